@@ -1,0 +1,1 @@
+"""Turn a diagnosis into tried, measured and gated fixes."""

@@ -1,0 +1,187 @@
+"""From a record and its diagnosis to advice: which rules fire, what they predict, and in what order to try them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from ftprof.advisors.audit import AdviceEntry, Predicted
+from ftprof.advisors.rule import Finding, PredictedRatio, Prediction, Rule
+from ftprof.advisors.rules import load_rules
+from ftprof.profiler.diagnosis import Diagnosis
+from ftprof.profiler.quality import Safety
+from ftprof.profiler.record import ProbeCase, RunRecord
+from ftprof.profiler.workload import Change
+
+Objective = tuple[str, str]
+"""(scenario, phase) that decides."""
+
+# Below 3 % a trial of a few minutes cannot tell a gain from noise: the equivalence margin of the comparison.
+WORTHWHILE = 1.03
+ORDER: tuple[Safety, ...] = ("exact", "rounding", "int8", "int4")
+
+
+class Advised(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do, and what was looked at and left alone, as sentences with their figures."""
+
+    entries: tuple[AdviceEntry, ...] = ()
+    checked: tuple[str, ...] = ()
+
+
+def applies(rule: Rule, record: RunRecord) -> bool:
+    """Whether the rule is for this task and the record has the parts that it needs."""
+    task = record.workload.task if record.workload else None
+    return (task is None or task in rule.tasks) and all(getattr(record, part) is not None for part in rule.needs)
+
+
+def wanted_probes(record: RunRecord, diagnosis: Diagnosis, rules: Iterable[Rule]) -> tuple[ProbeCase, ...]:
+    """What the rules want timed before they predict, each case once."""
+    return tuple(dict.fromkeys(case for rule in rules for case in _probes_of(rule, record, diagnosis)))
+
+
+def _probes_of(rule: Rule, record: RunRecord, diagnosis: Diagnosis) -> tuple[ProbeCase, ...]:
+    try:
+        finding = rule.detect(record, diagnosis) if applies(rule, record) else None
+        tried = finding is not None and rule.refuse(record, finding) is None
+        return rule.probes(record, finding) if finding and tried else ()
+    except Exception:  # noqa: BLE001 - any fault of a rule: `advise` meets it again and writes it down
+        return ()
+
+
+def advise(
+    record: RunRecord, diagnosis: Diagnosis, rules: Iterable[Rule], objective: Objective, *, now: str
+) -> Advised:
+    """Every rule's advice on this record. `now` (UTC, ISO 8601) stamps the predictions; nothing is applied here.
+
+    A fix is advice where it is predicted to gain 3 % or more on the objective, and its 80 % interval lies above 1; else
+    it is listed under `checked`. A rule that raises becomes an entry with its error.
+    """
+    entries: list[AdviceEntry] = []
+    checked: list[str] = []
+    for rule in rules:
+        if not applies(rule, record):
+            continue
+        try:
+            found = _examine(rule, record, diagnosis, objective, now)
+        except Exception as error:  # noqa: BLE001 - one rule's fault must not cost the others
+            found = _entry(rule, None, error=f"{type(error).__name__}: {error}")
+        if isinstance(found, str):
+            checked.append(found)
+        elif found is not None:
+            entries.append(found)
+    return Advised(entries=tuple(entries), checked=tuple(checked))
+
+
+def _entry(rule: Rule, finding: Finding | None, **more: object) -> AdviceEntry:
+    bare = AdviceEntry(
+        rule=rule.name, title=rule.title, safety=rule.safety, finding=finding, fixable=rule.fixes(), steps=rule.steps
+    )
+    return msgspec.structs.replace(bare, **more)
+
+
+def _examine(
+    rule: Rule, record: RunRecord, diagnosis: Diagnosis, objective: Objective, now: str
+) -> AdviceEntry | str | None:
+    """An entry, or the sentence why the finding was left alone, or None where the rule saw nothing."""
+    finding = rule.detect(record, diagnosis)
+    if finding is None:
+        return None
+    refused = rule.refuse(record, finding)
+    prediction = rule.predict(record, finding)
+    predicted = Predicted(ratios=prediction.ratios, basis=prediction.basis, at=now) if prediction.ratios else None
+    if refused is None and rule.fixes():
+        probed = bool(rule.probes(record, finding))
+        if why := _not_worth(rule.name, prediction, objective, probed=probed):
+            return why
+    return _entry(rule, finding, predicted=predicted, refused=refused)
+
+
+def _not_worth(name: str, prediction: Prediction, objective: Objective, *, probed: bool) -> str | None:
+    """Why a fix is left alone, or None where it promises enough (or promises nothing but needs no probe)."""
+    scenario, phase = objective
+    ratio = prediction.get(scenario, phase)
+    if not prediction.ratios:
+        return f"{name}: its probes were not run, so nothing is predicted: left alone" if probed else None
+    if ratio is not None and ratio.speedup >= WORTHWHILE and ratio.low > 1.0:
+        return None
+    said = f"predicted {spell(ratio)} on {scenario} {phase}" if ratio else f"does not touch {scenario} {phase}"
+    return f"{name}: {said} ({prediction.basis}): left alone{_elsewhere(prediction, objective)}"
+
+
+def _elsewhere(prediction: Prediction, objective: Objective) -> str:
+    """Where else the fix would gain most, for a person with another objective."""
+    others = [
+        (ratio.speedup, scenario, phase)
+        for scenario, phases in prediction.ratios.items()
+        for phase, ratio in phases.items()
+        if (scenario, phase) != objective and ratio.low > 1.0 and ratio.speedup >= WORTHWHILE
+    ]
+    if not others:
+        return ""
+    speedup, scenario, phase = max(others)
+    return f"; {scenario} {phase} alone would gain {speedup:.2f}x"
+
+
+def spell(ratio: PredictedRatio) -> str:
+    """`0.84x (0.78 to 0.91)`."""
+    return f"{ratio.speedup:.2f}x ({ratio.low:.2f} to {ratio.high:.2f})"
+
+
+def rank(
+    entries: Iterable[AdviceEntry], seconds_per_trial: float | Mapping[str, float], objective: Objective | None = None
+) -> tuple[AdviceEntry, ...]:
+    """Order of trials: exact, then rounding, then lossy; inside a class by predicted share of time saved per second of
+    trial (a number, or one by rule). What cannot be tried (advice only, refused, failed) comes last.
+
+    Without `objective`, each entry is judged by the phase of its own finding.
+    """
+
+    def key(entry: AdviceEntry) -> tuple[bool, int, float, str]:
+        cost = seconds_per_trial[entry.rule] if isinstance(seconds_per_trial, Mapping) else seconds_per_trial
+        untried = not entry.fixable or entry.refused is not None or entry.error is not None
+        return untried, ORDER.index(entry.safety), -gain(entry, objective) / max(cost, 1e-9), entry.rule
+
+    return tuple(sorted(entries, key=key))
+
+
+def gain(entry: AdviceEntry, objective: Objective | None = None) -> float:
+    """Predicted share of the objective's time that is saved; 0 where nothing is predicted."""
+    if objective is None and entry.finding is not None:
+        objective = (entry.finding.scenario, entry.finding.phase)
+    if entry.predicted is None or objective is None:
+        return 0.0
+    ratio = entry.predicted.ratios.get(objective[0], {}).get(objective[1])
+    return 1.0 - 1.0 / ratio.speedup if ratio else 0.0
+
+
+def blocked(
+    entry: AdviceEntry, kept: Sequence[Change], max_loss: Safety = "int4", rules: Iterable[Rule] | None = None
+) -> str | None:
+    """Why an entry must not be tried on top of the changes kept so far, or None.
+
+    `conflicts` names the rules after which this one is void; `requires` those that must be kept before it.
+    """
+    if entry.error is not None or entry.refused is not None:
+        return entry.refused or "the rule itself failed"
+    if not entry.fixable:
+        return "advice only: there is nothing that ftprof could apply"
+    if ORDER.index(entry.safety) > ORDER.index(max_loss):
+        return f"its class is {entry.safety}, and --max-loss allows {max_loss}"
+    rule = {rule.name: rule for rule in (load_rules() if rules is None else rules)}[entry.rule]
+    return _out_of_turn(rule, [change.rule for change in kept])
+
+
+def _out_of_turn(rule: Rule, kept: Sequence[str]) -> str | None:
+    if rule.name in kept:
+        return "it is applied already"
+    if void := [name for name in kept if name in rule.conflicts]:
+        return f"void after {', '.join(void)}"
+    if missing := [name for name in rule.requires if name not in kept]:
+        return f"needs {', '.join(missing)} first"
+    return None
+
+
+def applicable(entry: AdviceEntry, kept: Sequence[Change], max_loss: Safety = "int4") -> bool:
+    """Whether an entry may be tried on top of the changes kept so far; `blocked` says why not."""
+    return blocked(entry, kept, max_loss) is None

@@ -1,0 +1,279 @@
+"""Measure the model as loaded: from a cold load to a complete record. No rule is involved."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from contextlib import suppress
+
+import msgspec
+
+from ftprof.advisors.context import Context
+from ftprof.advisors.duel import AdapterArm, Arm, Samples, duel
+from ftprof.advisors.memory import fits_two
+from ftprof.advisors.plan import affordable_tokens, scenarios, wanted_tokens
+from ftprof.advisors.variant import SameArm, Variant, VariantArm
+from ftprof.advisors.worker import Loaded
+from ftprof.profiler.errors import Exit, FtprofError
+from ftprof.profiler.processes import Handle, WorkerDied
+from ftprof.profiler.record import (
+    AblationPair,
+    LoadSplit,
+    Machine,
+    Measurement,
+    Memory,
+    PhaseTiming,
+    RunRecord,
+)
+from ftprof.profiler.workload import Workload
+
+TRACE_TOKENS = 6
+"""New tokens of traced and ablated runs: decode steps are alike, so a few name the shares."""
+# Shares of the budget that parts of the baseline may use.
+CONTROL_SHARE, BATCH_SHARE, ABLATION_SHARE = 0.10, 0.06, 0.03
+MACHINE_S = 3.0
+
+
+def limits(context: Context) -> tuple[Machine, float]:
+    """Limits of this machine, in a worker that holds nothing, and the peak to hold against the end of the run."""
+    context.progress.stage("limits of this machine")
+    handle = context.start("machine")
+    try:
+        found: Machine = handle.call("machine", MACHINE_S, timeout_s=context.patience(120))
+        return found, float(handle.call("peak", timeout_s=context.patience(60)))
+    finally:
+        handle.close()
+
+
+def peak(context: Context) -> float | None:
+    """The peak now; None where it cannot be measured any more."""
+    handle = context.start("drift")
+    try:
+        return float(handle.call("peak", timeout_s=context.patience(60)))
+    except FtprofError:
+        return None
+    finally:
+        handle.close()
+
+
+class Opened(msgspec.Struct, frozen=True, kw_only=True):
+    """The first worker's load, and the seconds of its very first unit by phase."""
+
+    loaded: Loaded
+    first: dict[str, float]
+    workload: Workload
+
+
+def open_model(context: Context, original: Variant, files: Sequence[str]) -> Opened:
+    """Load cold, look at the prompts, plan the samples. FtprofError for prompts that the model cannot take.
+
+    `files` are the weights, dropped from the page cache first where the system allows it.
+    """
+    context.progress.stage("cold load")
+    original.evict = tuple(files)
+    handle, workload = original.handle(), original.workload
+    loaded = original.loaded
+    assert loaded is not None, "a live worker has loaded"
+    lengths = handle.call("token_lengths")
+    encoder = workload.task != "causal-lm"
+    tokens = 0 if encoder else wanted_tokens(workload.call, handle.call("completion_lengths"))
+    _check_lengths(lengths, tokens, loaded.model.max_context, encoder=encoder)
+    planned = msgspec.structs.replace(
+        workload,
+        prompt_tokens=tuple(lengths),
+        new_tokens=tokens,
+        scenarios=scenarios(lengths, loaded.call, encoder=encoder),
+    )
+    handle.call("replan", planned)
+    first = handle.call("unit", "single", 1, None if encoder else 2, timeout_s=context.patience())
+    if not encoder:
+        steady = handle.call("unit", "single", 1, 3, timeout_s=context.patience())
+        tokens = affordable_tokens(tokens, steady["prefill"], steady["decode"], context.budget.total_s)
+        planned = msgspec.structs.replace(planned, new_tokens=tokens)
+        handle.call("replan", planned)
+    original.workload, original.evict = planned, ()
+    return Opened(loaded=loaded, first=first, workload=planned)
+
+
+def _check_lengths(lengths: Sequence[int], new_tokens: int, context: int | None, *, encoder: bool) -> None:
+    for number, length in enumerate(lengths, 1):
+        if length == 0:
+            raise FtprofError(f"prompt {number} has no tokens", "remove empty prompts from the data file", Exit.USAGE)
+        if not encoder and context and length + new_tokens > context:
+            raise FtprofError(
+                f"prompt {number} has {length} tokens; with {new_tokens} new ones that is more than the model's "
+                f"context of {context}",
+                "shorten it, or set a smaller new_tokens in the call file",
+                Exit.USAGE,
+            )
+
+
+def quick_look(context: Context, original: Variant, opened: Opened, machine: Machine) -> RunRecord:
+    """A provisional record of the single scenario: shares of ops and modules, and the adapter's part."""
+    workload, handle = opened.workload, original.handle()
+    context.progress.stage("first look: where the time goes")
+    record = RunRecord(workload=workload, machine=machine, model=opened.loaded.model, adapter=opened.loaded.adapter)
+    record = traced(context, handle, record, "single", unit=1)
+    if opened.loaded.adapter is not None:
+        record = msgspec.structs.replace(record, ablation=_ablation(context, handle, workload))
+    return msgspec.structs.replace(record, timing=_quick_timing(context, handle))
+
+
+def _quick_timing(context: Context, handle: Handle) -> tuple[PhaseTiming, ...]:
+    taken = [handle.call("unit", "single", unit, timeout_s=context.patience()) for unit in (1, 1, 1)]
+    return tuple(
+        PhaseTiming(scenario="single", phase=phase, time_s=Measurement(samples=tuple(t[phase] for t in taken)))
+        for phase in taken[0]
+    )
+
+
+def traced(context: Context, handle: Handle, record: RunRecord, scenario: str, unit: int = 0) -> RunRecord:
+    """The record with ops and modules of this scenario added. Untraced times come first; they are the truth."""
+    assert record.machine is not None, "limits come first"
+    untraced = {
+        phase: statistics.median(samples)
+        for phase, samples in handle.call(
+            "first_batch", scenario, unit, TRACE_TOKENS, 3, timeout_s=context.patience()
+        ).items()
+    }
+    arguments = (scenario, unit, TRACE_TOKENS, untraced, record.machine, 2)
+    modules = handle.call("modules", *arguments, timeout_s=context.patience())
+    ops = handle.call("trace", *arguments, timeout_s=context.patience())
+    return msgspec.structs.replace(record, ops=(*(record.ops or ()), *ops), modules=(*(record.modules or ()), *modules))
+
+
+def _ablation(context: Context, handle: Handle, workload: Workload) -> tuple[AblationPair, ...]:
+    """The adapter on against disabled, toggled in one worker; empty where this kind cannot be switched."""
+    tokens = TRACE_TOKENS if workload.task == "causal-lm" else None
+    on, off = AdapterArm(handle, True, tokens), AdapterArm(handle, False, tokens)
+    with suppress(RuntimeError):
+        seconds = ABLATION_SHARE * context.budget.total_s
+        samples = duel(
+            on, off, "single", quads=6, deadline=context.budget.until(seconds), now=context.budget.now, watch="e2e"
+        )
+        return ablation_pairs(samples, workload, "single", "disabled")
+    return ()
+
+
+def ablation_pairs(samples: Samples, workload: Workload, scenario: str, how: str) -> tuple[AblationPair, ...]:
+    """Pairs by phase. The e2e of a shortened run is composed from its phases at the workload's token count."""
+    phases = {phase: samples.pairs(phase) for phase in samples.phases}
+    if how == "disabled" and workload.task == "causal-lm" and {"prefill", "decode"} <= phases.keys():
+        steps = workload.new_tokens - 1
+        phases["e2e"] = tuple(  # type: ignore[assignment]
+            tuple(
+                first + steps * step for first, step in zip(phases["prefill"][arm], phases["decode"][arm], strict=True)
+            )
+            for arm in (0, 1)
+        )
+    return tuple(
+        AblationPair(scenario=scenario, phase=phase, how=how, on_s=on, off_s=off)  # type: ignore[arg-type]
+        for phase, (on, off) in phases.items()
+        if phase != "tokenise"
+    )
+
+
+def complete(
+    context: Context, original: Variant, opened: Opened, quick: RunRecord, file_bytes: int
+) -> tuple[RunRecord, dict[str, Samples]]:
+    """The whole record: every phase of every scenario timed against a second process of the same model."""
+    record, handle = quick, original.handle()
+    controls = _controls(context, original, opened.loaded)
+    if "batch" in controls:
+        context.progress.stage("trace of the batch scenario")
+        record = traced(context, handle, record, "batch")
+        record = msgspec.structs.replace(record, padding=handle.call("padding", "batch"))
+    else:
+        record = msgspec.structs.replace(record, padding=handle.call("padding", "single"))
+    load = _load_split(opened, controls["single"], file_bytes)
+    frames = handle.call("frames", "single", 1, TRACE_TOKENS, timeout_s=context.patience())
+    return (
+        msgspec.structs.replace(
+            record,
+            timing=(*phase_timing(controls), _load_timing(load)),
+            frames=frames,
+            load=load,
+            memory=_memory(handle, opened.loaded),
+        ),
+        controls,
+    )
+
+
+def _controls(context: Context, original: Variant, loaded: Loaded) -> dict[str, Samples]:
+    """The baseline against itself in a second process, by scenario: its samples are the baseline's timing."""
+    context.progress.stage("timing, against a second process of the same model")
+    workload = original.workload
+    if not fits_two(loaded, context.options.memory_limit_bytes):
+        context.progress.note("Memory holds one variant at a time: the control runs in one process.")
+        return _timed(context, workload, SameArm(original), SameArm(original))
+    twin = Variant(context, "control", workload)
+    try:
+        return _timed(context, workload, VariantArm(original), VariantArm(twin))
+    except WorkerDied as error:
+        context.progress.note(f"{error.message}; the control runs in one process.")
+        return _timed(context, workload, SameArm(original), SameArm(original))
+    finally:
+        twin.close()
+
+
+def _timed(context: Context, workload: Workload, a: Arm, b: Arm) -> dict[str, Samples]:
+    shares = {"single": CONTROL_SHARE, "batch": BATCH_SHARE}
+    found: dict[str, Samples] = {}
+    for scenario in workload.scenarios:
+        seconds = shares[scenario.name] * context.budget.total_s
+        found[scenario.name] = duel(
+            a,
+            b,
+            scenario.name,
+            quads=16,
+            deadline=context.budget.until(seconds),
+            now=context.budget.now,
+            seed=workload.seed,
+            watch="e2e",
+        )
+    return found
+
+
+def phase_timing(samples: dict[str, Samples], arm: str | None = None) -> tuple[PhaseTiming, ...]:
+    """The samples of one arm (of both, where they are the same model) by scenario and phase."""
+    return tuple(
+        PhaseTiming(
+            scenario=name,
+            phase=phase,  # type: ignore[arg-type]
+            time_s=Measurement(samples=found.of(arm, phase) if arm else found.phases[phase]),
+        )
+        for name, found in samples.items()
+        for phase in found.phases
+    )
+
+
+def _load_timing(load: LoadSplit) -> PhaseTiming:
+    """One sample: a process is cold once."""
+    seconds = load.import_s + load.build_s + load.adapter_s + load.first_use_s
+    return PhaseTiming(scenario="single", phase="load", time_s=Measurement(samples=(seconds,)))
+
+
+def _load_split(opened: Opened, single: Samples, file_bytes: int) -> LoadSplit:
+    loaded = opened.loaded
+    phase = "prefill" if "prefill" in single.phases else "forward"
+    steady = statistics.median(single.phases[phase])
+    return LoadSplit(
+        import_s=loaded.import_s,
+        build_s=loaded.build_s,
+        adapter_s=loaded.adapter_s,
+        first_use_s=max(0.0, opened.first[phase] - steady),
+        file_bytes=file_bytes,
+        evicted=loaded.evicted,
+        read_bytes=loaded.read_bytes,
+    )
+
+
+def _memory(handle: Handle, loaded: Loaded) -> Memory:
+    adapter = loaded.adapter
+    width = {"float32": 4, "bfloat16": 2, "float16": 2}
+    return Memory(
+        peak_bytes=handle.call("peak_memory"),
+        weight_bytes=loaded.model.weight_bytes,
+        adapter_bytes=adapter.parameters * width.get(adapter.loaded_dtype, 4) if adapter else 0,
+        before_load_bytes=loaded.before_bytes,
+    )

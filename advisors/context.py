@@ -1,0 +1,71 @@
+"""What every stage of a run needs: the user's choices, the clock, scratch space and how workers are started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ftprof.advisors.budget import Budget
+from ftprof.advisors.progress import Progress
+from ftprof.advisors.worker import Loaded, serve
+from ftprof.profiler.processes import Handle
+from ftprof.profiler.quality import Safety
+from ftprof.profiler.workload import Workload
+
+OBJECTIVES = {"e2e": "e2e", "ttft": "prefill", "tpot": "decode", "throughput": "e2e"}
+"""Phase behind each `--objective`; throughput is that of the batch scenario."""
+
+GRACE_S = 15.0
+"""A request that is running when the budget ends may finish within this; after it the worker is ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The choices of a run."""
+
+    objective: str = "e2e"
+    max_loss: Safety = "int8"
+    guards: dict[str, float] = field(default_factory=dict)
+    fixes: bool = True
+    save: Path | None = None
+    memory_limit_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """Handed down to every stage."""
+
+    options: Options
+    budget: Budget
+    progress: Progress
+    scratch: Path
+    device: str
+    seed: int = 0
+
+    @contextmanager
+    def worker(self, name: str, workload: Workload, evict: tuple[str, ...] = ()) -> Iterator[tuple[Handle, Loaded]]:
+        """A worker with the workload loaded, ended when the block ends."""
+        handle = self.start(name)
+        try:
+            yield handle, handle.call("load", workload, evict, timeout_s=self.patience())
+        finally:
+            handle.close()
+
+    def start(self, name: str) -> Handle:
+        """A worker that holds nothing yet."""
+        return Handle(serve, name, self.scratch / f"{name}.log", self.device)
+
+    def patience(self, seconds: float = 600.0) -> float:
+        """How long one request may take: until GRACE_S after the budget's end, so that the wall stays hard."""
+        return min(seconds, max(1.0, self.budget.total_s + GRACE_S - self.budget.spent()))
+
+
+def objective_of(objective: str, task: str, scenarios: tuple[str, ...]) -> tuple[str, str]:
+    """(scenario, phase) that decides: e2e of a single request by default; for encoders a forward pass, of the batch
+    scenario where there is one, since encoders are called in batches."""
+    if task != "causal-lm":
+        return ("batch" if "batch" in scenarios else "single", "forward" if objective == "e2e" else "e2e")
+    phase = OBJECTIVES[objective]
+    return ("batch" if objective == "throughput" and "batch" in scenarios else "single", phase)

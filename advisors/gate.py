@@ -1,0 +1,102 @@
+"""The quality gate as the conductor sees it: what the original gave, and how a candidate is held against it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from ftprof.advisors.context import Context
+from ftprof.advisors.variant import Variant
+from ftprof.profiler.judge_limits import Row as Limits
+from ftprof.profiler.quality import QualityCheck, Safety
+from ftprof.profiler.workload import Row
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    # numpy comes with it, and the conductor's start does not need that.
+    from ftprof.profiler.outputs import Greedy, Reference, Scored
+
+# Shares of the budget for writing the reference and for judging one candidate.
+REFERENCE_SHARE, CHECK_SHARE = 0.06, 0.05
+DEFAULT_CONTEXT = 2048
+
+
+class Gate(Protocol):
+    """Judges a variant against the model as loaded, by the limits of `safety`, or of the row `limits`."""
+
+    def check(self, candidate: Variant, safety: Safety, limits: Limits) -> QualityCheck: ...
+
+
+class CausalGate:
+    """Teacher-forced divergence over completions and greedy continuations."""
+
+    def __init__(self, context: Context, original: Variant, max_context: int | None) -> None:
+        self._context = context
+        self._reference: Reference = original.handle().call(
+            "reference",
+            str(context.scratch),
+            max_context or DEFAULT_CONTEXT,
+            REFERENCE_SHARE * context.budget.total_s,
+            timeout_s=context.patience(),
+        )
+
+    def check(self, candidate: Variant, safety: Safety, limits: Limits) -> QualityCheck:
+        from ftprof.profiler.judge import Floor, TaskScores, generation_check, judge_causal
+
+        reference, handle, patience = self._reference, candidate.handle(), self._context.patience
+        scored: Scored = handle.call("scores", reference, str(self._context.scratch), timeout_s=patience())
+        made: Greedy = handle.call("greedy", timeout_s=patience())
+        same = [alone == batched for alone, batched in zip(made.single, made.batched, strict=False)]
+        floor = None
+        if reference.floor_kl is not None and reference.floor_top1 is not None:
+            floor = Floor(kl=reference.floor_kl, top1=reference.floor_top1)
+        return judge_causal(
+            safety,
+            scored.documents,
+            generation_check(reference.greedy, made.batched, reference.eos, same),
+            floor,
+            TaskScores(base_right=scored.base_right, new_right=scored.new_right),
+            limits=limits,
+        )
+
+
+class EncoderGate:
+    """Probabilities of a classifier or vectors of an embedder on the same rows."""
+
+    def __init__(self, context: Context, original: Variant, rows: Sequence[Row]) -> None:
+        self._context = context
+        self._task = original.workload.task
+        self._path = context.scratch / "reference.npy"
+        self._count = self._outputs(original, self._path, REFERENCE_SHARE, None)
+        names = {name: number for number, name in enumerate(original.workload.labels)}
+        known = [names.get(str(row.label)) for row in rows[: self._count]]
+        self._labels = [number for number in known if number is not None] if None not in known else None
+
+    def _outputs(self, variant: Variant, path: Path, share: float, rows: int | None) -> int:
+        context = self._context
+        seconds = share * context.budget.total_s
+        done: int = variant.handle().call("encoder_outputs", str(path), seconds, rows, timeout_s=context.patience())
+        return done
+
+    def check(self, candidate: Variant, safety: Safety, limits: Limits) -> QualityCheck:
+        import numpy as np
+
+        from ftprof.profiler.judge import judge_classifier, judge_embedder
+
+        del limits  # classifiers and embedders have one row a class
+        path = self._context.scratch / "candidate.npy"
+        done = self._outputs(candidate, path, CHECK_SHARE, self._count)
+        base, new = np.load(self._path)[:done], np.load(path)
+        if self._task == "embedding":
+            return judge_embedder(safety, base, new)
+        return judge_classifier(safety, base, new, self._labels[:done] if self._labels else None)
+
+
+def open_gate(context: Context, original: Variant, rows: Sequence[Row]) -> Gate:
+    """Score the model as loaded; candidates are held against that."""
+    context.progress.stage("reference outputs of the model as loaded")
+    if original.workload.task != "causal-lm":
+        return EncoderGate(context, original, rows)
+    loaded = original.loaded
+    return CausalGate(context, original, loaded.model.max_context if loaded else None)

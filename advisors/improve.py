@@ -1,0 +1,289 @@
+"""The loop: advise, try the most promising fix beside the best so far, keep or revert, look again."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from ftprof.advisors.advise import Advised, advise, blocked, rank, wanted_probes
+from ftprof.advisors.audit import AdviceEntry, Trial
+from ftprof.advisors.baseline import ablation_pairs, phase_timing, traced
+from ftprof.advisors.context import Context
+from ftprof.advisors.decide import enough, gate_reason, guard_broken, speed_reason, trades
+from ftprof.advisors.duel import Samples, duel, ratios
+from ftprof.advisors.gate import Gate
+from ftprof.advisors.memory import fits_two
+from ftprof.advisors.rules import get_rule, load_rules
+from ftprof.advisors.variant import RestartArm, Variant, VariantArm
+from ftprof.profiler.comparison import Comparison, Ratio
+from ftprof.profiler.diagnosis import Diagnosis
+from ftprof.profiler.errors import FtprofError
+from ftprof.profiler.judge_limits import ROW_OF, TOKENS, Row
+from ftprof.profiler.ledger import diagnose
+from ftprof.profiler.quality import Safety
+from ftprof.profiler.record import AblationPair, RunRecord
+from ftprof.profiler.workload import Change
+
+PROBE_S = 8.0
+# A trial needs a load, a few pairs and a look at the outputs; with less time than this it is not begun.
+SHORTEST_TRIAL_S = 12.0
+# Of a trial's time: the objective's scenario, then the other one; the rest is loading and quality.
+OBJECTIVE_SHARE, OTHER_SHARE = 0.45, 0.15
+LONGEST_TRIAL_SHARE = 0.25
+SAFETY_ORDER: tuple[Safety, ...] = ("exact", "rounding", "int8", "int4")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Best:
+    """The best variant so far and what is known of it."""
+
+    variant: Variant
+    record: RunRecord
+    diagnosis: Diagnosis
+    objective: tuple[str, str]
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """The fixes that it carries."""
+        return self.variant.workload.changes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Improved:
+    """What the loop came to. `pairs` compare the adapter with none at all, where a trial measured that."""
+
+    best: Best
+    advice: Advised
+    trials: tuple[Trial, ...]
+    pairs: tuple[AblationPair, ...] = ()
+
+
+def utc_now() -> str:
+    """The time now, UTC, to the second."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def advised(context: Context, best: Best) -> tuple[Best, Advised]:
+    """Advice for the best variant, after timing what its rules asked for."""
+    rules = load_rules()
+    done = {result.case for result in best.record.probes or ()}
+    cases = [case for case in wanted_probes(best.record, best.diagnosis, rules) if case not in done]
+    if cases:
+        context.progress.stage("probing what fixes would bring")
+        results = best.variant.handle().call("probe", tuple(cases), PROBE_S, timeout_s=context.patience())
+        probes = (*(best.record.probes or ()), *results)
+        best = replace(best, record=msgspec.structs.replace(best.record, probes=probes))
+    return best, advise(best.record, best.diagnosis, rules, best.objective, now=utc_now())
+
+
+def _unmade(entry: AdviceEntry, best: Best, status: str, why: str) -> Trial:
+    return Trial(
+        rule=entry.rule,
+        title=entry.title,
+        safety=entry.safety,
+        status=status,  # type: ignore[arg-type]
+        why=why,
+        base=best.changes,
+        predicted=entry.predicted,
+    )
+
+
+def improve(context: Context, best: Best, gate: Gate, on_change: Callable[[Improved], None]) -> Improved:
+    """Try fixes until none is left or the time is; `on_change` sees the state after each trial."""
+    trials: list[Trial] = []
+    pairs: tuple[AblationPair, ...] = ()
+    tried: set[str] = set()
+    best, advice = advised(context, best)
+    first = advice
+    while waiting := _waiting(advice, best, tried, context):
+        on_change(Improved(best=best, advice=first, trials=tuple(trials), pairs=pairs))
+        seconds = _seconds(context, len(waiting))
+        if seconds < SHORTEST_TRIAL_S:
+            trials += [_unmade(left, best, "not_tried", "the budget was spent") for left in waiting]
+            tried |= {left.rule for left in waiting}
+            break
+        tried.add(waiting[0].rule)
+        outcome = attempt(context, best, gate, waiting[0], seconds)
+        trials.append(outcome.trial)
+        pairs = pairs or outcome.pairs
+        if outcome.better is not None:
+            best, advice = advised(context, outcome.better)
+    trials += _refused(first, best, tried, context)
+    return Improved(best=best, advice=first, trials=tuple(trials), pairs=pairs)
+
+
+def _waiting(advice: Advised, best: Best, tried: set[str], context: Context) -> list[AdviceEntry]:
+    rules = load_rules()
+    entries = [
+        entry
+        for entry in advice.entries
+        if entry.rule not in tried and blocked(entry, best.changes, context.options.max_loss, rules) is None
+    ]
+    return list(rank(entries, SHORTEST_TRIAL_S, best.objective))
+
+
+def _refused(advice: Advised, best: Best, tried: set[str], context: Context) -> list[Trial]:
+    """Fixes that were found at first and never tried, with the reason."""
+    found = []
+    for entry in advice.entries:
+        if entry.rule in tried or not entry.fixable:
+            continue
+        why = entry.error or blocked(entry, best.changes, context.options.max_loss)
+        if why is not None:
+            found.append(_unmade(entry, best, "failed" if entry.error else "refused", why))
+    return found
+
+
+def _seconds(context: Context, waiting: int) -> float:
+    longest = LONGEST_TRIAL_SHARE * context.budget.total_s
+    return min(longest, context.budget.left_for_trials() / max(1, min(waiting, 3)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """One trial, the new best if it was kept, and the adapter's ablation where the trial measured it."""
+
+    trial: Trial
+    better: Best | None = None
+    pairs: tuple[AblationPair, ...] = ()
+
+
+def attempt(context: Context, best: Best, gate: Gate, entry: AdviceEntry, seconds: float) -> Outcome:
+    """One trial within about `seconds`. A trial that fails costs itself only."""
+    begin = context.budget.now()
+    context.progress.stage(f"trying {entry.rule}: {entry.title}")
+    change = Change(rule=entry.rule)
+    trial = msgspec.structs.replace(_unmade(entry, best, "failed", ""), change=change)
+    candidate = Variant(context, entry.rule, best.variant.workload.with_change(change))
+    try:
+        outcome = _attempt(context, best, candidate, trial, gate, seconds)
+    except (FtprofError, RuntimeError) as error:
+        why = getattr(error, "message", None) or str(error)
+        outcome = Outcome(trial=msgspec.structs.replace(trial, status="failed", why=why))
+    (best.variant if outcome.better is not None else candidate).close()
+    context.progress.note(f"{entry.rule}: {outcome.trial.status}. {outcome.trial.why}")
+    timed = msgspec.structs.replace(outcome.trial, seconds=context.budget.now() - begin)
+    return replace(outcome, trial=timed)
+
+
+def _attempt(context: Context, best: Best, candidate: Variant, trial: Trial, gate: Gate, seconds: float) -> Outcome:
+    trial, samples = _measure(context, best, candidate, trial, seconds)
+    pairs = _unloaded(best, candidate, samples)
+    if trial.status != "kept":
+        return Outcome(trial=trial, pairs=pairs)
+    trial = _judge(trial, gate, candidate, context, best)
+    if trial.status != "kept":
+        return Outcome(trial=trial, pairs=pairs)
+    return Outcome(trial=trial, better=_better(context, best, candidate, samples), pairs=pairs)
+
+
+def _unloaded(best: Best, candidate: Variant, samples: dict[str, Samples]) -> tuple[AblationPair, ...]:
+    """The duel of the original against the merged model is the adapter's ablation."""
+    if best.changes or best.record.adapter is None or candidate.loaded is None or candidate.loaded.adapter is not None:
+        return ()
+    workload = candidate.workload
+    return tuple(pair for name, found in samples.items() for pair in ablation_pairs(found, workload, name, "unloaded"))
+
+
+def _arms(context: Context, best: Best, candidate: Variant) -> tuple[VariantArm, VariantArm]:
+    loaded = best.variant.loaded
+    if loaded is None or fits_two(loaded, context.options.memory_limit_bytes):
+        return VariantArm(best.variant), VariantArm(candidate)
+    context.progress.note("Memory holds one variant at a time: comparing in alternating blocks.")
+    best.variant.close()
+    return RestartArm(best.variant), RestartArm(candidate)
+
+
+def _measure(
+    context: Context, best: Best, candidate: Variant, trial: Trial, seconds: float
+) -> tuple[Trial, dict[str, Samples]]:
+    """The trial with its ratios, its status "kept" as far as speed decides, else "reverted"."""
+    scenario, phase = best.objective
+    a, b = _arms(context, best, candidate)
+    samples: dict[str, Samples] = {}
+    names = sorted((found.name for found in candidate.workload.scenarios), key=lambda name: name != scenario)
+    for name in names:
+        share = OBJECTIVE_SHARE if name == scenario else OTHER_SHARE
+        samples[name] = duel(
+            a,
+            b,
+            name,
+            quads=3 if isinstance(a, RestartArm) else 16,
+            deadline=context.budget.until(share * seconds),
+            now=context.budget.now,
+            seed=candidate.workload.seed + len(candidate.workload.changes),
+            watch=phase,
+        )
+        if name == scenario and not enough(ratios(samples[name]).get(phase)):
+            break
+    measured = {name: ratios(found) for name, found in samples.items()}
+    design = "alternating blocks" if isinstance(a, RestartArm) else "interleaved ABBA quads, the idle worker stopped"
+    return _verdict(context, best, trial, Comparison(ratios=measured, design=design)), samples
+
+
+def _verdict(context: Context, best: Best, trial: Trial, comparison: Comparison) -> Trial:
+    scenario, phase = best.objective
+    objective = comparison.get(scenario, phase)
+    broken = guard_broken(comparison, context.options.guards)
+    kept = enough(objective) and broken is None
+    return msgspec.structs.replace(
+        trial,
+        status="kept" if kept else "reverted",
+        why="" if kept else broken or speed_reason(objective, scenario, phase),
+        measured=comparison.ratios,
+        objective=objective,
+        trades=trades(comparison),
+        log_error=_log_error(trial, best.objective, objective),
+    )
+
+
+def _log_error(trial: Trial, objective: tuple[str, str], measured: Ratio | None) -> float | None:
+    predicted = trial.predicted.ratios.get(objective[0], {}).get(objective[1]) if trial.predicted else None
+    return math.log(predicted.speedup / measured.speedup) if predicted and measured else None
+
+
+def _judge(trial: Trial, gate: Gate, candidate: Variant, context: Context, best: Best) -> Trial:
+    context.progress.stage(f"checking the outputs of {trial.rule}")
+    quality = gate.check(candidate, *laxest([trial.rule, *(change.rule for change in best.changes)]))
+    trial = msgspec.structs.replace(trial, quality=quality)
+    if quality.verdict != "pass":
+        return msgspec.structs.replace(trial, status="reverted", why=gate_reason(quality))
+    ratio = trial.objective
+    assert ratio is not None, "judged only after the objective was measured"
+    why = f"{ratio.speedup:.2f}x ({ratio.low:.2f} to {ratio.high:.2f}), quality gate passed"
+    return msgspec.structs.replace(trial, status="kept", why=why)
+
+
+def laxest(names: Sequence[str]) -> tuple[Safety, Row]:
+    """Class and limits of a whole variant: its laxest change decides, since quality is judged against the original."""
+    rules = [get_rule(name) for name in names]
+    safety = max((rule.safety for rule in rules), key=SAFETY_ORDER.index)
+    rows = [rule.gate or ROW_OF[rule.safety] for rule in rules]
+    return safety, max(rows, key=list(TOKENS).index)
+
+
+def _better(context: Context, best: Best, candidate: Variant, samples: dict[str, Samples]) -> Best:
+    """The kept variant, diagnosed again: its bound may have moved."""
+    context.progress.stage("diagnosing the faster variant")
+    handle = candidate.handle()
+    assert candidate.loaded is not None, "a live worker has loaded"
+    record = msgspec.structs.replace(
+        best.record,
+        workload=candidate.workload,
+        model=candidate.loaded.model,
+        adapter=candidate.loaded.adapter,
+        timing=phase_timing(samples, "B"),
+        ops=None,
+        modules=None,
+        ablation=None,
+    )
+    for name in samples:
+        record = traced(context, handle, record, name, unit=1 if name == "single" else 0)
+    scenario = "batch" if "batch" in samples else "single"
+    record = msgspec.structs.replace(record, padding=handle.call("padding", scenario))
+    diagnosis = diagnose(record, *best.objective)
+    return Best(variant=candidate, record=record, diagnosis=diagnosis, objective=best.objective)

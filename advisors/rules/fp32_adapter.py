@@ -1,0 +1,119 @@
+"""The adapter computes in another precision than the base it sits on.
+
+## What it detects
+An attached adapter whose loaded dtype is not the base's, while PEFT's upcasting is on: a bf16 base with LoRA
+matrices in fp32, whatever dtype the adapter's file has.
+
+## Why it is slow
+Every wrapped layer casts its input to fp32, multiplies in fp32, adds in fp32 and casts the sum back. That is two
+more operations a layer, twice the bytes in the adapter's products, and no use of fast bf16 units.
+
+## Fix
+Load the adapter with `autocast_adapter_dtype=False` and give it the base's dtype. Upcasting exists for training, where
+small updates would be lost; at inference the difference is rounding.
+
+## When it backfires
+- Training: keep fp32 there.
+- A CPU without bf16 units can be faster on small fp32 products; a probe of the adapter's own shapes decides.
+- Merging removes the adapter altogether and with it this cost: this is the fix where merging is out of the question.
+
+## Sources
+- PEFT, `autocast_adapter_dtype` of `PeftModel.from_pretrained` (huggingface.co/docs/peft).
+- huggingface/peft#2421: the maintainers on its run-time cost; huggingface/peft#1706: why it is the default.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from ftprof.advisors.predict import KERNEL_ERROR, Pair, by_steps, cases_of, lora_share, stake, swap
+from ftprof.advisors.rule import ALL_TASKS, Evidence, Finding, Prediction, Rule
+from ftprof.advisors.shapes import Step, steps
+from ftprof.profiler.diagnosis import Diagnosis
+from ftprof.profiler.record import AdapterFacts, ModelFacts, ProbeCase, RunRecord
+
+NAME = "fp32-adapter"
+CASTS, HALF = 2, ("bfloat16", "float16")  # a wrapped layer casts its input up and its result down
+
+
+def detect(record: RunRecord, diagnosis: Diagnosis) -> Finding | None:
+    workload, model, adapter = record.workload, record.model, record.adapter
+    if workload is None or model is None or adapter is None or adapter.loaded_dtype == model.dtype:
+        return None
+    if not workload.call.adapter_autocast or model.dtype not in HALF or adapter.loaded_dtype == "unknown":
+        return None
+    share = lora_share(diagnosis)
+    most = share.high if share else 1.0  # the casts are part of the adapter's time
+    scenario, phase, seconds = stake(record, {"prefill": most, "decode": most, "forward": most})
+    return Finding(
+        summary=f"the adapter computes in {adapter.loaded_dtype} on a {model.dtype} base: {adapter.modules} layers cast",
+        scenario=scenario,
+        phase=phase,
+        at_stake_s=seconds,
+        evidence=(
+            Evidence(name="adapter in memory", value=adapter.loaded_dtype, condition=f"not {model.dtype}"),
+            Evidence(name="adapter on disk", value=adapter.file_dtype),
+        ),
+        where=adapter.targets,
+    )
+
+
+def _pairs(step: Step, model: ModelFacts, adapter: AdapterFacts) -> tuple[Pair, ...]:
+    """A and B of a typical layer, in the adapter's dtype and in the base's."""
+    rank, tokens = adapter.rank or 8, step.rows * step.query
+    times = float(adapter.modules * step.passes)
+    return tuple(
+        (
+            times,
+            ProbeCase(rule=NAME, kind="linear", shape=shape, variant=adapter.loaded_dtype),
+            ProbeCase(rule=NAME, kind="linear", shape=shape, variant=model.dtype),
+        )
+        for shape in ((tokens, model.hidden_size, rank), (tokens, rank, model.hidden_size))
+    )
+
+
+def probes(record: RunRecord, finding: Finding) -> tuple[ProbeCase, ...]:
+    assert record.model and record.adapter
+    return cases_of(pair for step in steps(record) for pair in _pairs(step, record.model, record.adapter))
+
+
+def _casts_s(record: RunRecord, step: Step, modules: int) -> float:
+    """Seconds in the adapter's casts: its part of the traced ones, else their dispatch alone."""
+    for trace in record.ops or ():
+        casts = [op for op in trace.ops if op.kind == "cast"]
+        calls = sum(op.calls for op in casts)
+        if (trace.scenario, trace.phase) == (step.scenario, step.phase) and calls:
+            return sum(op.self_s for op in casts) * min(1.0, CASTS * modules / calls) * step.passes
+    return CASTS * modules * step.passes * (record.machine.dispatch_s if record.machine else 0.0)
+
+
+def predict(record: RunRecord, finding: Finding) -> Prediction:
+    model, adapter = record.model, record.adapter
+    assert model and adapter
+
+    def saving(step: Step, total_s: float) -> tuple[float, float] | None:
+        products = swap(record, _pairs(step, model, adapter))
+        if products is None:
+            return None
+        saved = products.old_s - products.new_s + _casts_s(record, step, adapter.modules)
+        return saved, math.hypot(products.sd_s, KERNEL_ERROR * products.new_s)
+
+    return Prediction(ratios=by_steps(record, saving), basis="probes of A and B in both dtypes, traced casts")
+
+
+RULE = Rule(
+    name=NAME,
+    title="Load the adapter in the base's precision",
+    safety="rounding",
+    tasks=ALL_TASKS,
+    needs=("workload", "model", "adapter"),
+    detect=detect,
+    probes=probes,
+    predict=predict,
+    rewrite=lambda call: msgspec.structs.replace(call, adapter_autocast=False),
+    conflicts=("unmerged-adapter",),  # a merged adapter has no dtype of its own
+    steps="model = PeftModel.from_pretrained(base, adapter_directory, autocast_adapter_dtype=False)\n"
+    "model = model.to(base.dtype)",
+)

@@ -1,0 +1,120 @@
+"""The weights are in fp32 where this machine runs the model faster in bf16.
+
+## What it detects
+A model loaded in fp32. Whether bf16 helps is decided by timing both on the model's own linear shapes, with the
+workload's own token counts, so the rule is silent where bf16 does not pay end to end.
+
+## Why it is slow
+Fp32 weights are twice the bytes that decode must stream per token, and fp32 products leave the matrix units of recent
+CPUs (AMX, AVX-512 BF16) and GPUs (tensor cores) idle.
+
+## Fix
+Load with `dtype=torch.bfloat16`. bf16 keeps the range of fp32 and drops mantissa bits: other rounding, checked by the
+quality gate.
+
+## When it backfires
+- A processor without bf16 units emulates them: BERT on a Xeon 4114 went from 477 to 924 ms.
+- Prefill and decode can disagree: on a CPU with AMX, prefill of a 135M model halved (156 to 71 ms) while each new
+  token took longer (40.8 to 50.4 ms), so the mix of prompt and answer decides.
+- fp16 is no substitute on CPUs: it is emulated on most, and overflows.
+- An attached adapter stays in fp32 (PEFT upcasts it) and adds casts: merge first.
+
+## Sources
+- intel/intel-extension-for-pytorch#178; pytorch/pytorch#146508: bf16 on processors without the instructions.
+- huggingface/transformers#34692: fp16 on CPU about 10x slower.
+- vllm-project/vllm#4243, huggingface/peft#890: fine-tunes saved in fp32 by accident.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import accumulate
+from math import prod
+
+import msgspec
+
+from ftprof.advisors.predict import KERNEL_ERROR, Pair, by_steps, cases_of, stake, swap, traced_share
+from ftprof.advisors.rule import ALL_TASKS, Evidence, Finding, Prediction, Rule
+from ftprof.advisors.shapes import Step, main_phase, steps
+from ftprof.profiler.diagnosis import Diagnosis
+from ftprof.profiler.record import ModelFacts, ProbeCase, RunRecord
+
+NAME = "fp32-weights"
+COVERED = 0.90  # of the weights' bytes: the rest behaves like it
+CASTS = 2  # an fp32 adapter on a bf16 base casts its input up and its result down
+
+
+def detect(record: RunRecord, diagnosis: Diagnosis) -> Finding | None:
+    model = record.model
+    if model is None or model.dtype != "float32" or not model.linears:
+        return None
+    here = main_phase(record)[0]
+    shares = {
+        step.phase: traced_share(record, here, step.phase, "matmul") or 1.0
+        for step in steps(record)
+        if step.scenario == here
+    }
+    scenario, phase, seconds = stake(record, shares)
+    return Finding(
+        summary=f"{model.weight_bytes / 1e6:.0f} MB of weights are in fp32",
+        scenario=scenario,
+        phase=phase,
+        at_stake_s=seconds,
+        evidence=(Evidence(name="dtype", value=model.dtype, condition="bf16 probed on the model's own shapes"),),
+    )
+
+
+def largest(model: ModelFacts) -> tuple[tuple[int, int, int], ...]:
+    """The linear shapes that hold 90 % of the weights' bytes, largest first: (in, out, how many)."""
+    ordered = sorted(model.linears, key=prod, reverse=True)
+    running = list(accumulate(prod(shape) for shape in ordered))
+    needed = sum(total < COVERED * running[-1] for total in running) + 1
+    return tuple(ordered[:needed])
+
+
+def _pairs(step: Step, model: ModelFacts) -> Iterator[Pair]:
+    for k, n, count in largest(model):
+        # generate() asks the head for each row's last position only.
+        tokens = step.rows if n == model.vocabulary and step.phase == "prefill" else step.rows * step.query
+        old = ProbeCase(rule=NAME, kind="linear", shape=(tokens, k, n), variant="float32")
+        yield float(count * step.passes), old, msgspec.structs.replace(old, variant="bfloat16")
+
+
+def probes(record: RunRecord, finding: Finding) -> tuple[ProbeCase, ...]:
+    assert record.model
+    return cases_of(pair for step in steps(record) for pair in _pairs(step, record.model))
+
+
+def predict(record: RunRecord, finding: Finding) -> Prediction:
+    model = record.model
+    assert model
+
+    def saving(step: Step, total_s: float) -> tuple[float, float] | None:
+        probed = swap(record, _pairs(step, model))
+        if probed is None:
+            return None
+        share = traced_share(record, step.scenario, step.phase, "matmul")
+        touched = total_s * share if share else min(total_s, probed.old_s)
+        ratio = probed.new_s / probed.old_s
+        # PEFT keeps an attached adapter in fp32, which then casts.
+        casts = CASTS * step.passes * (record.adapter.modules if record.adapter else 0)
+        added = casts * (record.machine.dispatch_s if record.machine else 0.0)
+        return touched * (1.0 - ratio) - added, touched * math.hypot(KERNEL_ERROR * ratio, probed.sd_s / probed.old_s)
+
+    basis = f"fp32 against bf16 on {len(largest(model))} of the model's linear shapes"
+    return Prediction(ratios=by_steps(record, saving), basis=basis)
+
+
+RULE = Rule(
+    name=NAME,
+    title="Load the weights in bf16",
+    safety="rounding",
+    tasks=ALL_TASKS,
+    needs=("workload", "model"),
+    detect=detect,
+    probes=probes,
+    predict=predict,
+    rewrite=lambda call: msgspec.structs.replace(call, dtype="bfloat16"),
+    steps="model = AutoModel....from_pretrained(directory, dtype=torch.bfloat16)",
+)

@@ -1,0 +1,326 @@
+"""A whole audit: measure, diagnose, advise, try, compare, save. The document is published after every stage."""
+
+from __future__ import annotations
+
+import datetime
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ftprof.advisors import baseline
+from ftprof.advisors.audit import Audit, BaseDifference, Control, Final, ModelEntry, PhaseEntry, Settings
+from ftprof.advisors.base_costs import base_differences
+from ftprof.advisors.budget import Budget
+from ftprof.advisors.context import Context, Options, objective_of
+from ftprof.advisors.duel import Samples, ratios
+from ftprof.advisors.environment import environment
+from ftprof.advisors.estimate import estimate
+from ftprof.advisors.final import check_destination, final, save
+from ftprof.advisors.gate import open_gate
+from ftprof.advisors.improve import Best, Improved, advised, improve
+from ftprof.advisors.progress import Progress
+from ftprof.advisors.trust import trust
+from ftprof.advisors.variant import Variant
+from ftprof.profiler.diagnosis import Diagnosis
+from ftprof.profiler.digest import digest_directory
+from ftprof.profiler.directory import Located
+from ftprof.profiler.errors import FtprofError
+from ftprof.profiler.ledger import diagnose
+from ftprof.profiler.processes import prepare
+from ftprof.profiler.record import RunRecord
+from ftprof.profiler.rows import RowSet, write_rows
+from ftprof.profiler.workload import Call, Workload
+
+Publish = Callable[[Audit], object]
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user asked for, already checked as far as files allow."""
+
+    located: Located
+    rows: RowSet
+    call: Call
+    options: Any
+    budget_s: float = 300.0
+    device: str = "cpu"
+    seed: int = 0
+    offline: bool = False
+    command: str = ""
+    version: str = ""
+
+
+class Draft:
+    """The document while it grows; `set` replaces parts and publishes the whole."""
+
+    def __init__(self, audit: Audit, publish: Publish, budget: Budget) -> None:
+        self.audit = audit
+        self._publish = publish
+        self._budget = budget
+
+    def set(self, **parts: Any) -> None:
+        """Replace these parts, note the time spent, and publish."""
+        settings = parts.pop("settings", self.audit.settings)
+        settings = msgspec.structs.replace(settings, spent_s=round(self._budget.spent(), 1))
+        self.audit = msgspec.structs.replace(self.audit, settings=settings, **parts)
+        self._publish(self.audit)
+
+    def warn(self, sentence: str) -> None:
+        """Add a warning, once."""
+        if sentence not in self.audit.warnings:
+            self.set(warnings=(*self.audit.warnings, sentence))
+
+
+def run(request: Request, progress: Progress, publish: Publish) -> Audit:
+    """The finished audit. KeyboardInterrupt and FtprofError pass through after what was measured was published."""
+    options: Options = request.options
+    if options.save is not None:
+        check_destination(options.save, _protected(request.located))
+    budget = Budget(request.budget_s)
+    prepare(request.device, offline=request.offline)
+    with _scratch() as scratch:
+        context = Context(
+            options=options,
+            budget=budget,
+            progress=progress,
+            scratch=scratch,
+            device=request.device,
+            seed=request.seed,
+        )
+        draft = Draft(_empty(request, _workload(request, scratch)), publish, budget)
+        _announce(request, context)
+        try:
+            _stages(context, draft, request)
+        except KeyboardInterrupt:
+            draft.warn("Interrupted: only what was measured until then is here.")
+            raise
+        except FtprofError as error:
+            draft.warn(f"Stopped: {error.message}")
+            raise
+        return draft.audit
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="ftprof-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _protected(located: Located) -> list[Path]:
+    return [Path(path) for path in (located.model, located.adapter, located.base_directory) if path]
+
+
+def _workload(request: Request, scratch: Path) -> Workload:
+    located = request.located
+    digest = write_rows(request.rows.rows, scratch / "rows.jsonl")
+    return Workload(
+        model=located.model,
+        adapter=located.adapter,
+        tokenizer=located.tokenizer,
+        task=located.task,
+        rows=str(scratch / "rows.jsonl"),
+        rows_digest=digest,
+        call=request.call,
+        labels=located.labels,
+        vocab_rows=located.vocab_rows,
+        device=request.device,
+        seed=request.seed,
+        trust_remote_code=located.trust_remote_code,
+    )
+
+
+def _empty(request: Request, workload: Workload) -> Audit:
+    options: Options = request.options
+    located = request.located
+    scenario, phase = objective_of(options.objective, located.task, ("single",))
+    return Audit(
+        ftprof_version=request.version,
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        command=request.command,
+        settings=Settings(
+            objective=options.objective,
+            objective_scenario=scenario,
+            objective_phase=phase,
+            max_loss=options.max_loss,
+            budget_s=request.budget_s,
+            guards=dict(options.guards),
+            fixes=options.fixes,
+        ),
+        environment=environment(request.device),
+        model=ModelEntry(
+            name=located.name,
+            path=located.given,
+            base=located.base,
+            task=located.task,
+            sha256=digest_directory(Path(located.given)),
+        ),
+        workload=workload,
+        warnings=(*located.notes, *request.rows.notes),
+    )
+
+
+def weight_paths(located: Located) -> list[Path]:
+    """Safetensors files that a load reads."""
+    folders = [Path(path) for path in (located.model, located.adapter) if path]
+    return [path for folder in folders for path in sorted(folder.rglob("*.safetensors"))]
+
+
+def _announce(request: Request, context: Context) -> None:
+    from ftprof.profiler.config_file import read_config_if_there
+
+    config = read_config_if_there(Path(request.located.model) / "config.json")
+    vocabulary = config.integer("vocab_size") if config is not None else None
+    sizes = [path.stat().st_size for path in weight_paths(request.located)]
+    found = estimate(request.located.task, sizes, vocabulary, request.budget_s, save=context.options.save is not None)
+    context.progress.note(found.sentence())
+    free = shutil.disk_usage(context.scratch).free
+    if found.disk_bytes > free:
+        raise FtprofError(
+            f"{context.scratch.parent} has {free / 2**30:.1f} GiB free, {found.disk_bytes / 2**30:.1f} are needed",
+            "set TMPDIR to a directory with more room",
+        )
+
+
+def _stages(context: Context, draft: Draft, request: Request) -> None:
+    machine, peak = baseline.limits(context)
+    draft.set(machine=machine, environment=environment(request.device, machine.fingerprint))
+    files = weight_paths(request.located)
+    original = Variant(context, "original", draft.audit.workload)
+    try:
+        best, controls = _measured(context, draft, original, files)
+        improved = _improved(context, draft, best, request.rows)
+        _finish(context, draft, best, improved, request.located)
+        _grade(context, draft, best, controls, peak)
+        improved.best.variant.close()
+    finally:
+        original.close()
+
+
+def _measured(
+    context: Context, draft: Draft, original: Variant, files: Sequence[Path]
+) -> tuple[Best, tuple[Control, ...]]:
+    """The original, measured and diagnosed."""
+    sizes = sum(path.stat().st_size for path in files)
+    opened = baseline.open_model(context, original, [str(path) for path in files])
+    workload = opened.workload
+    objective = objective_of(
+        context.options.objective, workload.task, tuple(scenario.name for scenario in workload.scenarios)
+    )
+    settings = msgspec.structs.replace(
+        draft.audit.settings, objective_scenario=objective[0], objective_phase=objective[1]
+    )
+    assert draft.audit.machine is not None, "limits come first"
+    quick = baseline.quick_look(context, original, opened, draft.audit.machine)
+    provisional = diagnose(quick, "single", objective[1])
+    context.progress.note(f"Provisional, from a few rounds: {provisional.headline}{_provisional_lora(provisional)}")
+    _set_diagnosis(draft, quick, provisional, settings=settings, workload=workload)
+    record, samples = baseline.complete(context, original, opened, quick, sizes)
+    diagnosis = diagnose(record, *objective)
+    _set_diagnosis(draft, record, diagnosis)
+    context.progress.note(diagnosis.headline)
+    return Best(variant=original, record=record, diagnosis=diagnosis, objective=objective), _control_entries(samples)
+
+
+def _provisional_lora(diagnosis: Diagnosis) -> str:
+    lora = diagnosis.lora
+    share = (lora.ablation or lora.attributed) if lora else None
+    return f" LoRA takes about {share.share:.0%} ({share.low:.0%} to {share.high:.0%})." if share else ""
+
+
+def _control_entries(samples: dict[str, Samples]) -> tuple[Control, ...]:
+    return tuple(
+        Control(scenario=name, phase=phase, ratio=ratio)
+        for name, found in samples.items()
+        for phase, ratio in ratios(found).items()
+    )
+
+
+def _set_diagnosis(draft: Draft, record: RunRecord, diagnosis: Diagnosis, **parts: Any) -> None:
+    model = msgspec.structs.replace(
+        draft.audit.model,
+        facts=record.model,
+        adapter=record.adapter,
+        load=record.load,
+        memory=record.memory,
+        padding=record.padding,
+    )
+    draft.set(
+        model=model,
+        diagnosis=diagnosis,
+        lora=diagnosis.lora,
+        frames=record.frames or (),
+        phases=tuple(
+            PhaseEntry(scenario=phase.scenario, name=phase.name, time_s=phase.time_s, ledger=phase.ledger)
+            for phase in diagnosis.phases
+        ),
+        **parts,
+    )
+
+
+def _improved(context: Context, draft: Draft, best: Best, rows: RowSet) -> Improved:
+    def publish(state: Improved) -> None:
+        draft.set(advice=state.advice.entries, trials=state.trials)
+
+    if not context.options.fixes:
+        best, advice = advised(context, best)
+        draft.set(advice=advice.entries)
+        for sentence in advice.checked:
+            draft.warn(f"Checked: {sentence}")
+        return Improved(best=best, advice=advice, trials=())
+    gate = open_gate(context, best.variant, rows.rows)
+    improved = improve(context, best, gate, publish)
+    publish(improved)
+    return improved
+
+
+def _finish(context: Context, draft: Draft, first: Best, improved: Improved, located: Located) -> None:
+    diagnosis = first.diagnosis
+    if improved.pairs:
+        record = msgspec.structs.replace(first.record, ablation=(*(first.record.ablation or ()), *improved.pairs))
+        diagnosis = diagnose(record, *first.objective)
+        _set_diagnosis(draft, record, diagnosis)
+    differences: tuple[BaseDifference, ...] = base_differences(located, diagnosis, first.record)
+    draft.set(base_diff=differences)
+    last: Final | None = None
+    if context.options.fixes:
+        last = final(context, improved.best, first.variant.workload, improved.trials)
+        draft.set(final=last)
+    if last is not None and context.options.save is not None:
+        if not last.changes:
+            draft.warn(f"Nothing was kept, so nothing was saved to {context.options.save}: the original stays.")
+            return
+        try:
+            artefact = save(context, improved.best, context.options.save, _protected(located))
+            last = msgspec.structs.replace(last, artefact=artefact, load_lines=artefact.load)
+            draft.set(final=last, trials=_with_artefact(draft.audit, artefact.path))
+        except FtprofError as error:
+            draft.warn(f"Not saved: {error.message}")
+
+
+def _grade(context: Context, draft: Draft, first: Best, controls: tuple[Control, ...], peak: float) -> None:
+    now = baseline.peak(context)
+    diagnosis = draft.audit.diagnosis
+    assert diagnosis is not None, "graded last"
+    verdict = trust(
+        first.record,
+        diagnosis,
+        controls,
+        draft.audit.trials,
+        draft.audit.final,
+        now / peak - 1 if now else None,
+        first.objective,
+    )
+    draft.set(trust=verdict, settings=msgspec.structs.replace(draft.audit.settings, complete=True))
+
+
+def _with_artefact(audit: Audit, path: str) -> tuple[Any, ...]:
+    return tuple(
+        msgspec.structs.replace(trial, artefact=path) if trial.status == "kept" else trial for trial in audit.trials
+    )

@@ -1,0 +1,70 @@
+"""A workload with its changes, and the worker that holds it while one is needed."""
+
+from __future__ import annotations
+
+from ftprof.advisors.context import Context
+from ftprof.advisors.worker import Loaded
+from ftprof.profiler.processes import Handle, settle
+from ftprof.profiler.workload import Workload
+
+Times = dict[str, float]
+
+
+class Variant:
+    """Starts its worker when it is first asked for, and again after `close`."""
+
+    def __init__(self, context: Context, name: str, workload: Workload, handle: Handle | None = None) -> None:
+        self.context = context
+        self.name = name
+        self.workload = workload
+        self._handle = handle
+        self.loaded: Loaded | None = None
+        self.evict: tuple[str, ...] = ()
+        """Files that the next load must read from the disk again."""
+
+    def handle(self) -> Handle:
+        """A live worker with the workload loaded. WorkerDied or FtprofError where it cannot be had."""
+        if self._handle is None:
+            self._handle = self.context.start(self.name)
+            self.loaded = self._handle.call("load", self.workload, self.evict, timeout_s=self.context.patience())
+        return self._handle
+
+    def close(self) -> None:
+        """End the worker, if there is one."""
+        if self._handle is not None:
+            self._handle.close()
+            self._handle = None
+
+
+class VariantArm:
+    """One side of a duel; its worker stays up, stopped while the other side runs."""
+
+    def __init__(self, variant: Variant) -> None:
+        self.variant = variant
+
+    def enter(self, scenario: str, unit: int) -> None:
+        settle()
+        # The first run after a switch finds cold caches; a short one takes that instead of a whole sample.
+        self.variant.handle().call("warm", scenario, unit, timeout_s=self.variant.context.patience())
+
+    def sample(self, scenario: str, unit: int) -> Times:
+        context = self.variant.context
+        times: Times = self.variant.handle().call("unit", scenario, unit, timeout_s=context.patience())
+        return times
+
+    def leave(self) -> None:
+        self.variant.handle().rest()
+
+
+class RestartArm(VariantArm):
+    """One side whose worker is ended after each block: for two variants that do not fit in memory together."""
+
+    def leave(self) -> None:
+        self.variant.close()
+
+
+class SameArm(VariantArm):
+    """The other side in the very same worker, which is therefore never stopped."""
+
+    def leave(self) -> None:
+        pass

@@ -1,0 +1,346 @@
+"""The worker's side: build a workload with its changes and answer the conductor's requests.
+
+Lives here and not in the profiler because it hands the rules' transforms down to the engine.
+"""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ftprof.profiler.processes import Failure, quiet_start
+
+if TYPE_CHECKING:
+    from ftprof.profiler.engine import Engine
+    from ftprof.profiler.outputs import Greedy, Reference, Scored
+    from ftprof.profiler.record import (
+        AdapterFacts,
+        HostFrame,
+        Machine,
+        ModelFacts,
+        ModuleTrace,
+        OpTrace,
+        Phase,
+        ProbeCase,
+        ProbeResult,
+    )
+    from ftprof.profiler.workload import Call, Workload
+
+
+class Loaded(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker is ready: what it holds and what the load took."""
+
+    model: ModelFacts
+    adapter: AdapterFacts | None
+    call: Call
+    import_s: float
+    build_s: float
+    adapter_s: float
+    apply_s: float
+    evicted: bool
+    read_bytes: int | None
+    before_bytes: int
+    threads: int
+    eos: tuple[int, ...]
+
+
+def changed_call(workload: Workload) -> Call:
+    """The workload's call after the `rewrite`s of its changes, in order."""
+    from ftprof.advisors.rules import get_rule
+
+    call = workload.call
+    for change in workload.changes:
+        rewrite = get_rule(change.rule).rewrite
+        call = rewrite(call) if rewrite else call
+    return call
+
+
+def _resident_bytes() -> int:
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)
+
+
+def _peak_bytes() -> int:
+    """Peak resident memory of this process in bytes."""
+    try:
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return _resident_bytes()
+
+
+class Service:
+    """The requests that a worker answers; one engine at a time."""
+
+    def __init__(self) -> None:
+        self._engine: Any = None
+        self._workload: Any = None
+        self._rows: Any = ()
+
+    def load(self, workload: Workload, evict: Sequence[str] = ()) -> Loaded:
+        """Build the engine; with `evict`, ask the kernel first to drop these files from its cache."""
+        import torch
+
+        from ftprof.profiler import preload, residency
+        from ftprof.profiler.load import load_engine
+        from ftprof.profiler.rows import read_rows
+
+        before = _resident_bytes()
+        evicted = residency.evict(Path(path) for path in evict) if evict else False
+        read = residency.read_bytes()
+        self._workload, self._rows = workload, read_rows(workload.rows)
+        engine, times = load_engine(workload, changed_call(workload))
+        self._engine, apply_s = self._apply(engine, workload)
+        return Loaded(
+            model=self._engine.facts(),
+            adapter=self._engine.adapter(),
+            call=self._engine.call,
+            import_s=preload.IMPORT_S,
+            build_s=times.build_s,
+            adapter_s=times.adapter_s,
+            apply_s=apply_s,
+            evicted=evicted,
+            read_bytes=None if read is None else (residency.read_bytes() or 0) - read,
+            before_bytes=before,
+            threads=torch.get_num_threads(),
+            eos=self._engine.eos_ids,
+        )
+
+    @staticmethod
+    def _apply(engine: Engine, workload: Workload) -> tuple[Engine, float]:
+        import time
+
+        from ftprof.advisors.rules import get_rule
+
+        begin = time.perf_counter()
+        for change in workload.changes:
+            apply = get_rule(change.rule).apply
+            engine = apply(engine) if apply else engine
+        return engine, time.perf_counter() - begin
+
+    def token_lengths(self) -> list[int]:
+        """Prompt tokens of every row."""
+        return [len(ids) for ids in self._engine.tokenise([row.prompt for row in self._rows])]
+
+    def completion_lengths(self) -> list[int]:
+        """Tokens of the completions that rows have."""
+        texts = [row.completion for row in self._rows if row.completion]
+        return [len(ids) for ids in self._engine.tokenise(texts)] if texts else []
+
+    def replan(self, workload: Workload) -> None:
+        """Take over scenarios and token counts; the engine stays."""
+        self._workload = workload
+
+    @property
+    def _phases(self) -> tuple[Phase, ...]:
+        return ("prefill", "decode") if self._workload.task == "causal-lm" else ("forward",)
+
+    def _unit_rows(self, scenario: str, unit: int) -> list[Any]:
+        units = self._workload.scenario(scenario).units
+        return [self._rows[row] for row in units[unit % len(units)]]
+
+    def unit(self, scenario: str, unit: int, new_tokens: int | None = None) -> dict[str, float]:
+        """Seconds by phase of one sample."""
+        from ftprof.profiler.units import run_unit
+
+        count = self._workload.new_tokens if new_tokens is None else new_tokens
+        return run_unit(self._engine, self._workload.task, self._unit_rows(scenario, unit), count)
+
+    def warm(self, scenario: str, unit: int) -> None:
+        """A short sample whose time nobody looks at, after another worker had the machine."""
+        from ftprof.profiler.units import WARM_TOKENS
+
+        self.unit(scenario, unit, WARM_TOKENS)
+
+    def set_adapter(self, on: bool) -> None:
+        """Switch the adapter's mathematics on or off; its wrappers stay."""
+        model = self._engine.model
+        if on:
+            model.base_model.enable_adapter_layers()
+        else:
+            model.base_model.disable_adapter_layers()
+
+    def _stamped(self, scenario: str, unit: int, new_tokens: int) -> Callable[[], tuple[int, ...]]:
+        """Runs the first batch of a unit and returns its time stamps (start, ends of the steps), nanoseconds."""
+        import time
+
+        from ftprof.profiler.batching import plan
+
+        engine = self._engine
+        ids = engine.tokenise([row.prompt for row in self._unit_rows(scenario, unit)])
+        first = plan([len(row) for row in ids], engine.call)[0]
+        batch = engine.pad([ids[row] for row in first])
+
+        def generate() -> tuple[int, ...]:
+            return tuple(engine.generate(batch, new_tokens).stamps_ns)
+
+        def forward() -> tuple[int, ...]:
+            begin = time.perf_counter_ns()
+            engine.forward(batch)
+            return begin, time.perf_counter_ns()
+
+        return generate if self._workload.task == "causal-lm" else forward
+
+    def first_batch(self, scenario: str, unit: int, new_tokens: int, repeats: int) -> dict[str, list[float]]:
+        """Untraced seconds of what `trace` runs (the first batch of a unit): samples by phase, decode per step."""
+        run = self._stamped(scenario, unit, new_tokens)
+        times: dict[str, list[float]] = {}
+        for number in range(repeats + 1):
+            stamps = run()
+            if number == 0:
+                continue
+            if self._workload.task == "causal-lm":
+                times.setdefault("prefill", []).append((stamps[1] - stamps[0]) / 1e9)
+                times.setdefault("decode", []).append((stamps[-1] - stamps[1]) / 1e9 / max(1, len(stamps) - 2))
+            else:
+                times.setdefault("forward", []).append((stamps[1] - stamps[0]) / 1e9)
+        return times
+
+    def trace(
+        self, scenario: str, unit: int, new_tokens: int, untraced: dict[str, float], machine: Machine, repeats: int
+    ) -> tuple[OpTrace, ...]:
+        """Ops of the first batch of a unit, by phase."""
+        from ftprof.profiler.trace import trace_ops
+
+        run = self._stamped(scenario, unit, new_tokens)
+        return trace_ops(
+            run, scenario=scenario, phases=self._phases, untraced=untraced, machine=machine, repeats=repeats
+        )
+
+    def modules(
+        self, scenario: str, unit: int, new_tokens: int, untraced: dict[str, float], machine: Machine, repeats: int
+    ) -> tuple[ModuleTrace, ...]:
+        """Modules of the first batch of a unit, by phase."""
+        from ftprof.profiler.modules import trace_modules
+
+        run = self._stamped(scenario, unit, new_tokens)
+        return trace_modules(
+            self._engine.model,
+            run,
+            scenario=scenario,
+            phases=self._phases,
+            untraced=untraced,
+            machine=machine,
+            repeats=repeats,
+        )
+
+    def frames(self, scenario: str, unit: int, new_tokens: int) -> tuple[HostFrame, ...]:
+        """Python frames of the first batch of a unit."""
+        from ftprof.profiler.frames import sample_frames
+
+        return sample_frames(self._stamped(scenario, unit, new_tokens))
+
+    def probe(self, cases: Sequence[ProbeCase], budget_s: float) -> tuple[ProbeResult, ...]:
+        """Time what rules asked for."""
+        from ftprof.profiler.probe import run_probes
+
+        return run_probes(tuple(cases), self._engine, budget_s=budget_s)
+
+    def machine(self, budget_s: float) -> Machine:
+        """Limits of this machine; for a worker that holds no model."""
+        from ftprof.profiler.machine import measure_machine
+
+        return measure_machine(budget_s=budget_s)
+
+    def peak(self) -> float:
+        """Floating-point operations a second right now."""
+        from ftprof.profiler.machine import peak_now
+
+        return peak_now()
+
+    def peak_memory(self) -> int:
+        """Peak resident memory of this worker in bytes."""
+        return _peak_bytes()
+
+    def padding(self, scenario: str) -> Any:
+        """Token counts of a scenario's first unit under the call."""
+        from ftprof.profiler.batching import padding_facts
+
+        lengths = [len(ids) for ids in self._engine.tokenise([row.prompt for row in self._unit_rows(scenario, 0)])]
+        return padding_facts(scenario, lengths, self._engine.call)
+
+    def reference(self, folder: str, limit: int, budget_s: float) -> Reference:
+        """Write what candidates are judged against (causal models)."""
+        from ftprof.profiler.outputs import write_reference
+
+        return write_reference(
+            self._engine,
+            self._rows,
+            Path(folder),
+            new_tokens=self._workload.new_tokens,
+            limit=limit,
+            eos=self._engine.eos_ids,
+            budget_s=budget_s,
+        )
+
+    def scores(self, reference: Reference, folder: str) -> Scored:
+        """Divergences from the reference."""
+        from ftprof.profiler.outputs import score
+
+        return score(self._engine, reference, Path(folder))
+
+    def greedy(self) -> Greedy:
+        """Greedy continuations of the first prompts."""
+        from ftprof.profiler.outputs import greedy
+
+        return greedy(self._engine, self._rows, self._workload.new_tokens)
+
+    def encoder_outputs(self, path: str, budget_s: float, rows: int | None = None) -> int:
+        """Write probabilities or vectors of the first `rows` rows to `path` (.npy); how many were done."""
+        import numpy as np
+
+        from ftprof.profiler.outputs import encoder_outputs
+
+        values = encoder_outputs(self._engine, self._workload.task, self._rows[:rows], budget_s)
+        np.save(path, values)
+        return len(values)
+
+    def fingerprint(self, count: int = 4) -> list[float]:
+        """A few output figures of the first prompts, to compare a reloaded artefact with."""
+        ids = self._engine.tokenise([row.prompt for row in self._rows[:count]])
+        values = self._engine.embed(ids) if self._workload.task == "embedding" else self._engine.logits(ids)
+        if values.ndim == 3:
+            values = values[range(len(ids)), [len(row) - 1 for row in ids]]
+        return [float(x) for x in values[:, : min(64, values.shape[1])].ravel()]
+
+    def save(self, directory: str) -> None:
+        """Write the engine's model as a plain directory."""
+        self._engine.save(Path(directory))
+
+
+def serve(pipe: Connection, log: str) -> None:
+    """Answer requests until the conductor goes away."""
+    quiet_start(log)
+    service = Service()
+    methods = {name: method for name, method in inspect.getmembers(service, inspect.ismethod) if name[0] != "_"}
+    while True:
+        try:
+            method, args, named = pipe.recv()
+        except EOFError:
+            return
+        try:
+            answer: Any = methods[method](*args, **named)
+        except Exception as error:  # noqa: BLE001  whatever it is, the conductor decides
+            answer = Failure(_sendable(error), traceback.format_exc())
+        try:
+            pipe.send(answer)
+        except BrokenPipeError:
+            return
+
+
+def _sendable(error: Exception) -> Exception:
+    from ftprof.profiler.errors import FtprofError
+
+    if isinstance(error, FtprofError):
+        return error
+    # Third-party exceptions need not survive pickling.
+    return RuntimeError(f"{type(error).__name__}: {str(error)[:500]}")

@@ -1,0 +1,353 @@
+"""The command line. Each command loads, makes one library call, and prints or saves."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ftprof import __version__
+from ftprof.profiler.errors import Exit, FtprofError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ftprof.advisors.audit import Audit
+    from ftprof.advisors.context import Options
+
+app = typer.Typer(
+    name="ftprof",
+    help="Why is my fine-tuned model slow? Measure it, prove it, fix it, show before and after.",
+    rich_markup_mode=None,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+)
+
+Model = Annotated[str, typer.Argument(help="PEFT adapter directory, merged model directory, or hub id.")]
+Base = Annotated[str | None, typer.Option(help="Directory (or hub id) of the base model of an adapter.")]
+Adapter = Annotated[str | None, typer.Option(help="Adapter directory, where MODEL is its base.")]
+Data = Annotated[str | None, typer.Option(help="JSON lines with your own prompts and answers.")]
+CallFile = Annotated[str | None, typer.Option("--call", help="TOML file that says how you call the model.")]
+Objective = Annotated[str, typer.Option(help="What must become faster: e2e, ttft, tpot or throughput.")]
+MaxLoss = Annotated[str, typer.Option(help="How far fixes may change the outputs: exact, rounding, int8 or int4.")]
+Guard = Annotated[list[str] | None, typer.Option(help="Most a phase may slow down, such as ttft=1.1 (repeatable).")]
+Budget = Annotated[str, typer.Option(help="Hard limit on the run's wall time, such as 300s or 10m.")]
+NoFix = Annotated[bool, typer.Option("--no-fix", help="Diagnose and advise only; try nothing.")]
+Save = Annotated[Path | None, typer.Option(help="Directory to write the fastest variant to (must be new).")]
+Out = Annotated[Path | None, typer.Option(help="Directory for report.html, report.md and audit.json.")]
+Device = Annotated[str, typer.Option(help="cpu or cuda:0.")]
+Offline = Annotated[bool, typer.Option("--offline", help="Never ask the model hub.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the audit as JSON on standard output.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress, only the verdict.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="The whole report on the terminal.")]
+Force = Annotated[bool, typer.Option("--force", help="Write into an output directory that is not empty.")]
+Trust = Annotated[bool, typer.Option("--trust-remote-code", help="Run code that the model directory brings along.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
+Seed = Annotated[int, typer.Option(help="Seed of sampling rows and of the order of measurements.")]
+
+OBJECTIVES = ("e2e", "ttft", "tpot", "throughput")
+LOSSES = ("exact", "rounding", "int8", "int4")
+
+
+def _console(*, err: bool = False) -> Console:
+    from rich.console import Console
+
+    return Console(stderr=err, highlight=False)
+
+
+def _usage(message: str, hint: str) -> FtprofError:
+    return FtprofError(message, hint, Exit.USAGE)
+
+
+def parse_budget(text: str) -> float:
+    """Seconds from "300", "300s", "5m"; at least 10."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|h)?", text.strip())
+    if not found:
+        raise _usage(f"--budget {text!r} is not a time", "write it as 300s, 5m or 1h")
+    seconds = float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2] or "s"]
+    if seconds < 10:
+        raise _usage(f"--budget {text} is too short to measure anything", "give at least 10s; 300s is the default")
+    return seconds
+
+
+def parse_guards(texts: list[str] | None) -> dict[str, float]:
+    """{"ttft": 1.1} from ["ttft=1.1"]."""
+    guards = {}
+    for text in texts or []:
+        name, _, value = text.partition("=")
+        try:
+            guards[_choice(name, OBJECTIVES, "--guard")] = float(value)
+        except ValueError:
+            raise _usage(f"--guard {text!r} has no ratio", "write it as ttft=1.1") from None
+        if guards[name] < 1:
+            raise _usage(f"--guard {text!r} is below 1", "give the most that the phase may slow down, such as 1.1")
+    return guards
+
+
+def _choice(value: str, allowed: tuple[str, ...], option: str) -> str:
+    if value not in allowed:
+        import difflib
+
+        near = difflib.get_close_matches(value, allowed, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(allowed)}"
+        raise _usage(f"{option} {value!r} is not known", hint)
+    return value
+
+
+def _check_device(device: str) -> str:
+    if device != "cpu" and not re.fullmatch(r"cuda(:\d+)?", device):
+        raise _usage(f"--device {device!r} is not known", "give cpu or cuda:0")
+    if device.startswith("cuda"):
+        try:
+            import pynvml
+
+            pynvml.nvmlInit()
+        except Exception as error:
+            raise FtprofError(
+                f"no NVIDIA GPU can be used for --device {device}: {error}", "use --device cpu"
+            ) from error
+    return device
+
+
+def _options(objective: str, max_loss: str, guard: list[str] | None, no_fix: bool, save: Path | None) -> Options:
+    from ftprof.advisors.context import Options
+
+    return Options(
+        objective=_choice(objective, OBJECTIVES, "--objective"),
+        max_loss=_choice(max_loss, LOSSES, "--max-loss"),  # type: ignore[arg-type]
+        guards=parse_guards(guard),
+        fixes=not no_fix,
+        save=save,
+    )
+
+
+@app.command()
+def diagnose(
+    model: Model,
+    base: Base = None,
+    adapter: Adapter = None,
+    data: Data = None,
+    call: CallFile = None,
+    objective: Objective = "e2e",
+    max_loss: MaxLoss = "int8",
+    guard: Guard = None,
+    budget: Budget = "300s",
+    no_fix: NoFix = False,
+    save: Save = None,
+    out: Out = None,
+    device: Device = "cpu",
+    offline: Offline = False,
+    seed: Seed = 0,
+    json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    force: Force = False,
+    trust_remote_code: Trust = False,
+    debug: Debug = False,
+) -> None:
+    """Measure MODEL, say why it is slow, try fixes, and report before and after."""
+    from ftprof.advisors.run import Request
+    from ftprof.profiler.callfile import load_call
+    from ftprof.profiler.directory import inspect
+    from ftprof.profiler.rows import load_rows
+    from ftprof.samples.prepared import prepared_bases
+
+    options = _options(objective, max_loss, guard, no_fix, save)
+    seconds, used = parse_budget(budget), load_call(call)
+    located = inspect(
+        model,
+        base=base,
+        adapter=adapter,
+        trust_remote_code=trust_remote_code,
+        offline=offline,
+        known_bases=prepared_bases(),
+    )
+    request = Request(
+        located=located,
+        rows=load_rows(data, task=located.task, labels=located.labels, seed=seed),
+        call=used,
+        options=options,
+        budget_s=seconds,
+        device=_check_device(device),
+        seed=seed,
+        offline=offline,
+        command=shlex.join(["ftprof", *sys.argv[1:]]),
+        version=__version__,
+    )
+    _audit(request, out, force=force, json=json, quiet=quiet, verbose=verbose)
+
+
+def _audit(request: object, out: Path | None, *, force: bool, json: bool, quiet: bool, verbose: bool) -> None:
+    from ftprof.advisors.run import Request, run
+    from ftprof.reports.live import Live
+    from ftprof.reports.output import open_output
+    from ftprof.reports.write import write_audit, write_reports
+
+    assert isinstance(request, Request)
+    folder = open_output(out, request.located.name, force=force)
+    progress_console = _console(err=True)
+    try:
+        with Live(progress_console, request.budget_s, quiet=quiet or json) as live:
+            audit = run(request, live, lambda audit: write_audit(audit, folder))
+    finally:
+        _write_what_there_is(folder)
+    write_reports(audit, folder)
+    _show(audit, folder, json=json, verbose=verbose)
+
+
+def _write_what_there_is(folder: Path) -> None:
+    """Reports of an audit that ended early; whatever ended it is being raised and says why."""
+    from ftprof.reports.write import AUDIT_NAME, load_audit, write_reports
+
+    if (folder / AUDIT_NAME).exists():
+        write_reports(load_audit(folder / AUDIT_NAME), folder)
+
+
+def _show(audit: Audit, folder: Path, *, json: bool, verbose: bool) -> None:
+    if json:
+        sys.stdout.write((folder / "audit.json").read_text("utf-8"))
+        return
+    from ftprof.reports.terminal import render, render_summary
+
+    console = _console()
+    (render if verbose else render_summary)(audit, console)
+    console.print(f"\nReport: {folder / 'report.html'}", soft_wrap=True, markup=False)
+    console.print(f"Explain a rule: ftprof explain {_first_rule(audit)}", soft_wrap=True, markup=False)
+
+
+def _first_rule(audit: Audit) -> str:
+    return audit.trials[0].rule if audit.trials else "unmerged-adapter"
+
+
+@app.command()
+def demo(
+    sample: Annotated[str, typer.Option(help="smollm2-tickets or minilm-tickets.")] = "smollm2-tickets",
+    budget: Budget = "300s",
+    out: Out = None,
+    save: Save = None,
+    where: Annotated[bool, typer.Option("--where", help="Only print where the sample lies.")] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+    verbose: Verbose = False,
+    debug: Debug = False,
+) -> None:
+    """Diagnose a small real fine-tune that comes with ftprof; prepared on first use."""
+    from ftprof.samples.demo import HERE, demo_sample
+
+    if where:
+        typer.echo(HERE / sample)
+        return
+    found = demo_sample(sample)
+    diagnose(
+        model=str(found.model),
+        base=str(found.base),
+        data=str(found.data),
+        budget=budget,
+        out=out,
+        save=save,
+        quiet=quiet,
+        json=json,
+        verbose=verbose,
+        offline=True,
+    )
+
+
+@app.command()
+def report(
+    audit: Annotated[Path, typer.Argument(help="An audit.json.")],
+    format: Annotated[str, typer.Option(help="text, html, md or json.")] = "text",
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="File to write; standard output without.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Render an audit again, without measuring anything."""
+    from ftprof.reports.output import rendered
+    from ftprof.reports.write import load_audit
+
+    text = rendered(load_audit(audit), _choice(format, ("text", "html", "md", "json"), "--format"))
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        output.write_text(text, "utf-8")
+
+
+@app.command()
+def rules(debug: Debug = False) -> None:
+    """List the rules: what each finds, how far its fix changes the outputs."""
+    from ftprof.advisors.rules import load_rules
+
+    found = load_rules()
+    width = max(len(rule.name) for rule in found)
+    for rule in found:
+        kind = rule.safety if rule.fixes() else "advice"
+        typer.echo(f"{rule.name:<{width}}  {kind:<9} {rule.title}")
+
+
+@app.command()
+def explain(
+    rule: Annotated[str, typer.Argument(help="Name of a rule.")],
+    debug: Debug = False,
+) -> None:
+    """What a rule detects, why it is slow, the fix, and when the fix backfires."""
+    from ftprof.advisors.rules import get_rule
+
+    found = get_rule(rule)
+    typer.echo(f"# {found.name}: {found.title}\n\n{found.page}", nl=False)
+
+
+@app.command()
+def machine(
+    budget: Annotated[str, typer.Option(help="Time for the measurement.")] = "10s",
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Measure the limits of this machine: FLOP/s by dtype, read bandwidth, cost of an op."""
+    from ftprof.advisors.limits import measure_limits
+    from ftprof.reports.machine import render_machine
+
+    found = measure_limits(parse_budget(budget))
+    if json:
+        import msgspec
+
+        typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+    else:
+        render_machine(found, _console())
+
+
+def main() -> None:
+    """Run the command line; faults become one line of what happened, one of what to do, and an exit code."""
+    debug = "--debug" in sys.argv
+    try:
+        app()
+    except FtprofError as error:
+        if debug:
+            raise
+        _complain(error)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.stderr.write("ftprof: interrupted; what was measured until then is in the output directory\n")
+        sys.exit(Exit.INTERRUPTED)
+    except Exception as error:
+        if debug:
+            raise
+        line = str(error).splitlines()[0] if str(error) else ""
+        sys.stderr.write(
+            f"ftprof: internal error: {type(error).__name__}: {line}\n  run again with --debug and report it\n"
+        )
+        sys.exit(Exit.BUG)
+
+
+def _complain(error: FtprofError) -> None:
+    from ftprof.reports.clean import visible
+
+    sys.stderr.write(f"ftprof: {visible(error.message)}\n  {visible(error.hint)}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Measure a model and explain where its time goes; knows no rules and no reports."""

@@ -1,0 +1,82 @@
+"""What a workload runs on: one small interface, whichever runtime is behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from ftprof.profiler.record import AdapterFacts, ModelFacts
+from ftprof.profiler.workload import Call
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """Padded rows. `inputs` maps names to (rows, length) arrays of the engine's own kind; `tokens` real ones a row."""
+
+    inputs: dict[str, Any]
+    tokens: tuple[int, ...]
+    length: int
+
+
+class Generated(msgspec.Struct, frozen=True, kw_only=True):
+    """New tokens by row, padding and what follows end-of-sequence cut off.
+
+    `stamps_ns` are `perf_counter_ns` readings: the start, then the end of each token's step, device synchronised.
+    """
+
+    tokens: tuple[tuple[int, ...], ...]
+    stamps_ns: tuple[int, ...]
+
+    @property
+    def first_s(self) -> float:
+        """Seconds to the first token of the batch."""
+        return (self.stamps_ns[1] - self.stamps_ns[0]) / 1e9
+
+    @property
+    def rest_s(self) -> float:
+        """Seconds of all steps after the first token's."""
+        return (self.stamps_ns[-1] - self.stamps_ns[1]) / 1e9
+
+    @property
+    def steps(self) -> int:
+        """Steps after the first."""
+        return len(self.stamps_ns) - 2
+
+
+class Engine(Protocol):
+    """A loaded model under one way of calling it. `TorchEngine` is one; graph runtimes stand beside it.
+
+    `tokenise` gives ids by row (truncated for encoders only); `pad` lays them out as the call says. `generate` is
+    greedy; with `exact` it makes exactly `new_tokens`, else it stops at end-of-sequence. `forward` runs one batch and
+    waits for the device. `logits` gives float32: (rows, length, vocabulary) for causal models on right-padded ids,
+    (rows, labels) for classifiers. `embed` gives (rows, width) float32, the L2-normalised mean over real tokens.
+    """
+
+    @property
+    def call(self) -> Call: ...
+
+    def tokenise(self, texts: Sequence[str]) -> list[list[int]]: ...
+
+    def pad(self, ids: Sequence[Sequence[int]]) -> Batch: ...
+
+    def generate(self, batch: Batch, new_tokens: int, *, exact: bool = True) -> Generated: ...
+
+    def forward(self, batch: Batch) -> None: ...
+
+    def logits(self, ids: Sequence[Sequence[int]]) -> NDArray[np.float32]: ...
+
+    def embed(self, ids: Sequence[Sequence[int]]) -> NDArray[np.float32]: ...
+
+    def detokenise(self, tokens: Sequence[int]) -> str: ...
+
+    def facts(self) -> ModelFacts: ...
+
+    def adapter(self) -> AdapterFacts | None: ...
+
+    def save(self, directory: Path) -> None: ...

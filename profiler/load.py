@@ -1,0 +1,111 @@
+"""Build an engine from a workload, timing each part of the load."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ftprof.profiler.errors import Exit, FtprofError
+from ftprof.profiler.torch_engine import TorchEngine
+from ftprof.profiler.workload import Call, Workload
+
+
+class LoadTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds of building the base from its files and of attaching the adapter."""
+
+    build_s: float
+    adapter_s: float
+
+
+def _model_class(task: str) -> Any:
+    from transformers import AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification
+
+    return {
+        "causal-lm": AutoModelForCausalLM,
+        "sequence-classification": AutoModelForSequenceClassification,
+        "embedding": AutoModel,
+    }[task]
+
+
+def _options(workload: Workload, call: Call) -> dict[str, Any]:
+    options: dict[str, Any] = {"dtype": call.dtype, "use_safetensors": True}
+    options["trust_remote_code"] = workload.trust_remote_code
+    if call.attention != "auto":
+        options["attn_implementation"] = call.attention
+    if workload.task == "sequence-classification" and workload.labels:
+        options["num_labels"] = len(workload.labels)
+        options["id2label"] = dict(enumerate(workload.labels))
+        options["label2id"] = {name: number for number, name in enumerate(workload.labels)}
+    return options
+
+
+def _attach(model: Any, workload: Workload, call: Call) -> Any:
+    from peft import PeftModel
+
+    if workload.vocab_rows and workload.vocab_rows > model.get_input_embeddings().weight.shape[0]:
+        model.resize_token_embeddings(workload.vocab_rows, mean_resizing=False)
+    tuned: Any = PeftModel.from_pretrained(
+        model, str(workload.adapter), autocast_adapter_dtype=call.adapter_autocast, is_trainable=False
+    )
+    if not call.adapter_autocast:
+        # PEFT then leaves the file's dtype, which need not be the base's.
+        for name, parameter in tuned.named_parameters():
+            if ".lora_" in name:
+                parameter.data = parameter.data.to(model.dtype)
+    return tuned
+
+
+def _tokenizer(workload: Workload) -> Any:
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(
+            workload.tokenizer or workload.model, trust_remote_code=workload.trust_remote_code
+        )
+    except (OSError, ValueError, KeyError) as error:
+        raise FtprofError(
+            f"no usable tokenizer in {workload.tokenizer or workload.model}: {_first_line(error)}",
+            "put the tokenizer's files beside the model (tokenizer.json, tokenizer_config.json)",
+        ) from error
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:200]
+
+
+def load_engine(workload: Workload, call: Call) -> tuple[TorchEngine, LoadTimes]:
+    """The workload's engine under `call`, in evaluation mode. FtprofError where its files do not make a model."""
+    import torch
+
+    torch.manual_seed(workload.seed)
+    if call.threads:
+        torch.set_num_threads(call.threads)
+    tokenizer = _tokenizer(workload)
+    begin = time.perf_counter()
+    model = _guarded(
+        lambda: _model_class(workload.task).from_pretrained(workload.model, **_options(workload, call)), workload.model
+    )
+    model = model.to(workload.device).eval()
+    built = time.perf_counter()
+    if workload.adapter:
+        model = _guarded(lambda: _attach(model, workload, call), workload.adapter).to(workload.device).eval()
+    times = LoadTimes(build_s=built - begin, adapter_s=time.perf_counter() - built if workload.adapter else 0.0)
+    return TorchEngine(model, tokenizer, call, workload.task, workload.adapter), times
+
+
+def _guarded(build: Callable[[], Any], path: str) -> Any:
+    try:
+        return build()
+    except MemoryError as error:
+        raise FtprofError(f"not enough memory to load {path}", "free memory, or load it with dtype bfloat16") from error
+    except (OSError, ValueError, RuntimeError, KeyError, ImportError, AttributeError, TypeError) as error:
+        raise FtprofError(
+            f"transformers could not load {path}: {_first_line(error)}",
+            "check that the directory is complete and fits the installed transformers and peft (ftprof --debug "
+            "shows the traceback)",
+            Exit.UNUSABLE,
+        ) from error

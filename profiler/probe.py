@@ -1,0 +1,218 @@
+"""Small timings that decide about a fix: the replacement kernel, or whole passes, on the workload's own shapes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import cycle
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from ftprof.profiler.engine import Engine
+from ftprof.profiler.record import ProbeCase, ProbeResult
+from ftprof.profiler.workload import Call
+
+if TYPE_CHECKING:
+    import torch
+
+REPEATS = 8
+# One decode step streams all weights, so that none is in cache when its turn comes; a single small matrix timed over
+# and over would be. Each dtype gets a bank this large, and calls walk through it.
+BANK_BYTES = 128 << 20
+# Calls shorter than this are timed several in a row: well above the clock's and the scheduler's granularity.
+SAMPLE_S = 2e-3
+MOST_CALLS = 64
+VALUE_SCALE = 0.02  # of weights as models have them; far from denormals, which are slow on CPUs
+Run = Callable[[], object]
+
+
+class Switchable(Engine, Protocol):
+    """An engine whose run-time settings can be changed without loading again."""
+
+    def with_call(self, call: Call) -> Switchable: ...
+
+
+class Bench:
+    """Holds what the cases share: the engine, its device and dtype, and a bank of weights by dtype."""
+
+    def __init__(self, engine: Switchable | None) -> None:
+        import torch
+
+        self.engine = engine
+        self.device = torch.device("cpu")
+        self.dtype = torch.float32
+        self._vocabulary = 0
+        self._banks: dict[str, torch.Tensor] = {}
+        if engine is not None:
+            facts = engine.facts()
+            self._vocabulary = facts.vocabulary
+            self.dtype = getattr(torch, facts.dtype, torch.float32)
+            self.device = getattr(engine, "device", self.device)
+
+    def wait(self) -> None:
+        """Until the device has done what was launched."""
+        if self.device.type == "cuda":
+            import torch
+
+            torch.cuda.synchronize(self.device)
+
+    def _bank(self, variant: str, elements: int) -> torch.Tensor:
+        import torch
+
+        dtype = getattr(torch, variant)
+        wanted = max(elements, BANK_BYTES // dtype.itemsize)
+        if variant not in self._banks or self._banks[variant].numel() < wanted:
+            seed = torch.randn(min(wanted, 1 << 20), device=self.device) * VALUE_SCALE
+            self._banks[variant] = seed.to(dtype).repeat(-(-wanted // seed.numel()))
+        return self._banks[variant]
+
+    def linear(self, case: ProbeCase) -> Run:
+        """(m, k) times (k, n), each call with the next weights of the bank."""
+        import torch
+
+        m, k, n = case.shape
+        bank = self._bank(case.variant, k * n)
+        x = torch.randn(m, k, device=self.device).to(bank.dtype)
+        copies = min(bank.numel() // (k * n), MOST_CALLS * (REPEATS + 1))
+        weights = cycle([bank[place * k * n : (place + 1) * k * n].view(n, k) for place in range(copies)])
+        return lambda: torch.nn.functional.linear(x, next(weights))
+
+    def attention(self, case: ProbeCase) -> Run:
+        """transformers' own eager or SDPA path on random heads. Batches carry a mask, as padded rows do."""
+        import torch
+
+        batch, heads, kv_heads, queries, keys, size = case.shape
+        name, _, causal = case.variant.partition("-")
+        function = _attention_function(name)
+        module = SimpleNamespace(num_key_value_groups=heads // kv_heads, is_causal=bool(causal), training=False)
+        q = torch.randn(batch, heads, queries, size, device=self.device).to(self.dtype)
+        k, v = (torch.randn(batch, kv_heads, keys, size, device=self.device).to(self.dtype) for _ in range(2))
+        mask = _mask(name, causal, case.shape, q)
+
+        return lambda: function(module, q, k, v, mask, scaling=size**-0.5, dropout=0.0)
+
+    def _batch(self, engine: Switchable, rows: int, length: int) -> Any:
+        import torch
+
+        drawn = torch.randint(self._vocabulary, (rows, length), generator=torch.Generator().manual_seed(0))
+        return engine.pad(drawn.tolist())
+
+    def forward(self, case: ProbeCase) -> Run:
+        """One pass over (rows, length) random tokens without padding."""
+        engine = self._ready(use_cache=None)
+        batch = self._batch(engine, *case.shape)
+        return lambda: engine.forward(batch)
+
+    def generate(self, case: ProbeCase) -> Run:
+        """`new_tokens` greedy tokens after (rows, prompt length) random ones, with or without the cache."""
+        rows, length, new_tokens = case.shape
+        engine = self._ready(use_cache=case.variant == "cache")
+        batch = self._batch(engine, rows, length)
+        return lambda: engine.generate(batch, new_tokens)
+
+    def _ready(self, *, use_cache: bool | None) -> Switchable:
+        """The engine without fixed-length padding, so that a probe's length is what runs."""
+        if self.engine is None:
+            raise ValueError("whole passes can be probed on a loaded model only")
+        call = msgspec.structs.replace(self.engine.call, padding="longest", pad_to=None)
+        return self.engine.with_call(call if use_cache is None else msgspec.structs.replace(call, use_cache=use_cache))
+
+
+def _attention_function(name: str) -> Callable[..., object]:
+    """The function behind `attn_implementation`; Llama's eager path stands for all (fp32 softmax, shared heads)."""
+    if name == "eager":
+        from transformers.models.llama.modeling_llama import eager_attention_forward
+
+        eager: Callable[..., object] = eager_attention_forward
+        return eager
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    return sdpa_attention_forward
+
+
+def _mask(name: str, causal: str, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor | None:
+    """What transformers would hand over: eager decoders always get one, SDPA only where rows are padded."""
+    import torch
+
+    batch, _, _, queries, keys, _ = shape
+    if batch == 1 and (name == "sdpa" or not causal):
+        return None
+    allowed = torch.ones(queries, keys, dtype=torch.bool, device=like.device)
+    if causal:
+        allowed = allowed.tril(keys - queries)
+    allowed = allowed.expand(batch, 1, queries, keys)
+    if name == "sdpa":
+        return allowed
+    return torch.zeros(allowed.shape, dtype=like.dtype, device=like.device).masked_fill(~allowed, -1e4)
+
+
+def _groups(cases: Sequence[ProbeCase]) -> list[list[ProbeCase]]:
+    """Cases that are compared with each other, kernels before whole passes, which take what time is left."""
+    found: dict[tuple[object, ...], list[ProbeCase]] = {}
+    for case in sorted(dict.fromkeys(cases), key=lambda case: case.kind in ("forward", "generate")):
+        alone = case.shape if case.kind in ("linear", "attention") else ()
+        found.setdefault((case.rule, case.kind, alone), []).append(case)
+    return list(found.values())
+
+
+def _timer(bench: Bench, clock: Callable[[], float]) -> Callable[[Run, int], float]:
+    def timed(run: Run, calls: int) -> float:
+        begin = clock()
+        for _ in range(calls):
+            run()
+        bench.wait()
+        return (clock() - begin) / calls
+
+    return timed
+
+
+def _take_turns(
+    bench: Bench, group: Sequence[ProbeCase], repeats: int, seconds: float, clock: Callable[[], float]
+) -> list[ProbeResult]:
+    """Round robin until `repeats` or `seconds` are over, not counting the making of tensors. Warm-ups size the samples;
+    one counts only where it is all there is."""
+    timed = _timer(bench, clock)
+    runs: list[Run] = [getattr(bench, case.kind)(case) for case in group]
+    deadline = clock() + seconds
+    warm = [timed(run, 1) for run in runs]
+    # The first call of a short one also sets its kernel up: only the second says how short it is.
+    warm = [timed(run, 1) if first < SAMPLE_S else first for run, first in zip(runs, warm, strict=True)]
+    calls = [max(1, min(MOST_CALLS, round(SAMPLE_S / max(took, 1e-9)))) for took in warm]
+    taken: list[list[float]] = [[] for _ in group]
+    for _ in range(repeats):
+        if clock() >= deadline:
+            break
+        for run, count, samples in zip(runs, calls, taken, strict=True):
+            samples.append(timed(run, count))
+    kept = [samples or [only] for samples, only in zip(taken, warm, strict=True)]
+    return [ProbeResult(case=case, samples_s=tuple(samples)) for case, samples in zip(group, kept, strict=True)]
+
+
+def run_probes(
+    cases: Sequence[ProbeCase],
+    engine: Switchable | None,
+    *,
+    repeats: int = REPEATS,
+    budget_s: float = 6.0,
+    clock: Callable[[], float] = time.perf_counter,
+) -> tuple[ProbeResult, ...]:
+    """Time cases in turns, those that are compared with each other in one round robin; seconds per call.
+
+    The budget is shared out over the groups; one that does not fit gets fewer samples, and cases whose turn comes after
+    it is spent are left out. Whole passes need an engine (ValueError without).
+    """
+    import torch
+
+    end = clock() + budget_s
+    results: list[ProbeResult] = []
+    groups = _groups(cases)
+    bench = Bench(engine)
+    with torch.inference_mode():
+        for number, group in enumerate(groups):
+            left = end - clock()
+            if left <= 0:
+                break
+            results += _take_turns(bench, group, repeats, left / (len(groups) - number), clock)
+    return tuple(results)

@@ -1,0 +1,266 @@
+"""What a run leaves behind. Every part is optional: `None` means it was not seen, never zero.
+
+Times are seconds, sizes are bytes, rates are per second; the unit is in the field's name. Times in `OpTotal`,
+`ModuleTotal` and `OpTrace` are means per occurrence of their phase (per generated token for `decode`).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from ftprof.profiler.workload import Workload
+
+Accuracy = Literal["exact", "estimated", "unknown"]
+Phase = Literal["load", "tokenise", "prefill", "decode", "forward", "e2e"]
+
+
+class Measurement(msgspec.Struct, frozen=True, kw_only=True):
+    """Every kept sample in the order it was taken, and how many warm-ups were thrown away."""
+
+    unit: str = "s"
+    samples: tuple[float, ...]
+    warmups: int = 0
+    at: str | None = None
+
+
+class PhaseTiming(msgspec.Struct, frozen=True, kw_only=True):
+    """Untraced wall time of one phase. `decode` is per generated token, the others per unit."""
+
+    scenario: str
+    phase: Phase
+    time_s: Measurement
+
+
+class Bandwidth(msgspec.Struct, frozen=True, kw_only=True):
+    """Read bandwidth of one working-set size, by matrix-vector product (what decode does)."""
+
+    working_set_bytes: int
+    dtype: str
+    bytes_per_s: float
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits measured here. `flops_per_s` is keyed by dtype; `dispatch_s` is one tiny op called from Python."""
+
+    device: str
+    cpu: str
+    cores: int
+    threads: int
+    memory_bytes: int
+    flops_per_s: dict[str, float]
+    bandwidth: tuple[Bandwidth, ...]
+    dispatch_s: float
+    isa: tuple[str, ...] = ()
+    trace_in_s: float = 0.0
+    trace_out_s: float = 0.0
+    wrapper_s: float = 0.0
+    measured_in_s: float = 0.0
+    fingerprint: str = ""
+
+
+class OpTotal(msgspec.Struct, frozen=True, kw_only=True):
+    """All calls of one aten op with one set of shapes. `self_s` is corrected for the profiler's cost."""
+
+    name: str
+    kind: str
+    shapes: str
+    dtype: str
+    calls: float
+    self_s: float
+    flops: float | None = None
+    bytes: float | None = None
+    accuracy: Accuracy = "unknown"
+
+
+class OpTrace(msgspec.Struct, frozen=True, kw_only=True):
+    """One phase under torch.profiler. `host_s` is the time between ops, corrected; `traced_s` is as seen."""
+
+    scenario: str
+    phase: Phase
+    ops: tuple[OpTotal, ...]
+    host_s: float
+    traced_s: float
+    untraced_s: float
+    events: int
+
+
+class ModuleTotal(msgspec.Struct, frozen=True, kw_only=True):
+    """Self time of all modules of one kind (attention, mlp, norm, lora A, ...), by wrapped `forward`s."""
+
+    kind: str
+    calls: float
+    self_s: float
+
+
+class LoraKind(msgspec.Struct, frozen=True, kw_only=True):
+    """What LoRA costs at one kind of target (q_proj, down_proj, ...): seconds per occurrence of the phase."""
+
+    target: str
+    base_s: float
+    a_s: float
+    b_s: float
+    rest_s: float
+
+
+class ModuleTrace(msgspec.Struct, frozen=True, kw_only=True):
+    """One phase with wrapped modules, no profiler. `lora_shares` has one share per repetition."""
+
+    scenario: str
+    phase: Phase
+    modules: tuple[ModuleTotal, ...]
+    wrapped_s: float
+    untraced_s: float
+    lora_kinds: tuple[LoraKind, ...] = ()
+    lora_shares: tuple[float, ...] = ()
+
+
+class AblationPair(msgspec.Struct, frozen=True, kw_only=True):
+    """Adapter on against adapter away, interleaved. `how` says what "away" was."""
+
+    scenario: str
+    phase: Phase
+    how: Literal["disabled", "unloaded"]
+    on_s: tuple[float, ...]
+    off_s: tuple[float, ...]
+
+
+class AdapterFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The adapter as it lies on disk and as it was loaded. `blockers` say why it cannot be merged."""
+
+    kind: str
+    rank: int | None
+    alpha: float | None
+    targets: tuple[str, ...]
+    modules: int
+    parameters: int
+    file_bytes: int
+    file_dtype: str
+    loaded_dtype: str
+    blockers: tuple[str, ...] = ()
+
+
+class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The model as it was really built in the worker, not as its config wished."""
+
+    architecture: str
+    model_type: str
+    layers: int
+    hidden_size: int
+    intermediate_size: int | None
+    heads: int | None
+    kv_heads: int | None
+    head_dim: int | None
+    vocabulary: int
+    parameters: int
+    weight_bytes: int
+    dtype: str
+    attention: str
+    use_cache: bool | None
+    use_cache_source: str | None
+    max_context: int | None
+    tied: bool
+    linears: tuple[tuple[int, int, int], ...] = ()
+    """(in_features, out_features, how many): the weights that a forward streams, head included."""
+    engine: str = "torch"
+    providers: tuple[str, ...] = ()
+
+
+class LoadSplit(msgspec.Struct, frozen=True, kw_only=True):
+    """Cold load of a fresh process. `first_use_s` is the first forward minus a steady one: mapped files pay there."""
+
+    import_s: float
+    build_s: float
+    adapter_s: float
+    first_use_s: float
+    file_bytes: int
+    evicted: bool
+    read_bytes: int | None = None
+    disk_bytes_per_s: float | None = None
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """Peak resident memory of the worker, and what of it is known."""
+
+    peak_bytes: int
+    weight_bytes: int
+    adapter_bytes: int
+    before_load_bytes: int | None = None
+
+
+class PaddingFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Token counts of the batch scenario under the user's call, and under length order with dynamic padding."""
+
+    scenario: str
+    real_tokens: int
+    padded_tokens: int
+    bucketed_tokens: int
+    batches: tuple[tuple[int, int], ...]
+    """(rows, padded length) of each batch as called."""
+    bucketed_batches: tuple[tuple[int, int], ...]
+
+
+class HostFrame(msgspec.Struct, frozen=True, kw_only=True):
+    """A Python frame seen by pyinstrument and its share of the sampled self time (names only, never for timing)."""
+
+    function: str
+    file: str
+    share: float
+
+
+class DeviceSample(msgspec.Struct, frozen=True, kw_only=True):
+    """One NVML reading."""
+
+    at_s: float
+    power_w: float | None = None
+    memory_bytes: int | None = None
+    utilisation: float | None = None
+
+
+class ProbeCase(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing to time before deciding.
+
+    kind `linear`: shape (m, k, n), variant a dtype. kind `attention`: shape (batch, q heads, kv heads, q length,
+    kv length, head size), variant an implementation. kind `forward`: shape (rows, length), variant "".
+    kind `generate`: shape (rows, prompt length, new tokens), variant "cache" or "no-cache".
+    """
+
+    rule: str
+    kind: Literal["linear", "attention", "forward", "generate"]
+    shape: tuple[int, ...]
+    variant: str = ""
+
+
+class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a probe took, interleaved with the other cases of its rule."""
+
+    case: ProbeCase
+    samples_s: tuple[float, ...]
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The only input of the diagnosis and of every rule."""
+
+    workload: Workload | None = None
+    machine: Machine | None = None
+    model: ModelFacts | None = None
+    adapter: AdapterFacts | None = None
+    timing: tuple[PhaseTiming, ...] | None = None
+    ops: tuple[OpTrace, ...] | None = None
+    modules: tuple[ModuleTrace, ...] | None = None
+    ablation: tuple[AblationPair, ...] | None = None
+    load: LoadSplit | None = None
+    memory: Memory | None = None
+    padding: PaddingFacts | None = None
+    frames: tuple[HostFrame, ...] | None = None
+    samples: tuple[DeviceSample, ...] | None = None
+    probes: tuple[ProbeResult, ...] | None = None
+    warnings: tuple[str, ...] = ()
+
+    def times(self, scenario: str, phase: str) -> tuple[float, ...]:
+        """Untraced samples of a phase in seconds; empty where it was not timed."""
+        for timing in self.timing or ():
+            if (timing.scenario, timing.phase) == (scenario, phase):
+                return timing.time_s.samples
+        return ()

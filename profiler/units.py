@@ -1,0 +1,59 @@
+"""One timed sample: the rows of one unit, from text to text, split into phases by wall clock."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Sequence
+
+from ftprof.profiler.batching import plan
+from ftprof.profiler.engine import Engine, Generated
+from ftprof.profiler.workload import Row
+
+WARM_TOKENS = 3
+
+
+def run_causal(engine: Engine, rows: Sequence[Row], new_tokens: int) -> tuple[dict[str, float], list[Generated]]:
+    """Seconds by phase (`decode` per step of a batch; the others for the whole unit), and what was generated."""
+    start = time.perf_counter()
+    ids = engine.tokenise([row.prompt for row in rows])
+    batches = [engine.pad([ids[row] for row in batch]) for batch in plan([len(row) for row in ids], engine.call)]
+    tokenised = time.perf_counter()
+    made = [engine.generate(batch, new_tokens) for batch in batches]
+    for result in made:
+        for tokens in result.tokens:
+            engine.detokenise(tokens)
+    end = time.perf_counter()
+    times = {
+        "tokenise": tokenised - start,
+        "prefill": sum(result.first_s for result in made),
+        "e2e": end - start,
+    }
+    steps = sum(result.steps for result in made)
+    if steps:
+        times["decode"] = sum(result.rest_s for result in made) / steps
+    return times, made
+
+
+def run_encoder(engine: Engine, rows: Sequence[Row]) -> dict[str, float]:
+    """Seconds by phase for all rows of the unit: tokenise (with padding), forward, e2e."""
+    start = time.perf_counter()
+    ids = engine.tokenise([row.prompt for row in rows])
+    batches = [engine.pad([ids[row] for row in batch]) for batch in plan([len(row) for row in ids], engine.call)]
+    tokenised = time.perf_counter()
+    for batch in batches:
+        engine.forward(batch)
+    end = time.perf_counter()
+    return {"tokenise": tokenised - start, "forward": end - tokenised, "e2e": end - start}
+
+
+def run_unit(engine: Engine, task: str, rows: Sequence[Row], new_tokens: int) -> dict[str, float]:
+    """Seconds by phase of one unit, with Python's garbage collector held off."""
+    gc.collect()
+    gc.disable()
+    try:
+        if task == "causal-lm":
+            return run_causal(engine, rows, new_tokens)[0]
+        return run_encoder(engine, rows)
+    finally:
+        gc.enable()

@@ -1,0 +1,87 @@
+"""The recipe of a run: everything a fresh process needs to rebuild and repeat it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Task = Literal["causal-lm", "sequence-classification", "embedding"]
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+Attention = Literal["auto", "eager", "sdpa", "flash_attention_2"]
+Padding = Literal["longest", "max_length"]
+Order = Literal["arrival", "length"]
+Scalar = str | int | float | bool
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """A fix as data: which rule, with which options. Applied by a worker when it builds the workload."""
+
+    rule: str
+    options: dict[str, Scalar] = {}
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the user calls the model; the defaults are what a plain `from_pretrained` and a padded batch do.
+
+    `use_cache=None` means "as the directory's generation_config.json says". `adapter_autocast` is PEFT's
+    `autocast_adapter_dtype`: True upcasts bf16 and fp16 adapter weights to fp32 at load.
+    """
+
+    dtype: Dtype = "auto"
+    attention: Attention = "auto"
+    padding: Padding = "longest"
+    pad_to: int | None = None
+    order: Order = "arrival"
+    batch_size: int = 8
+    new_tokens: int | None = None
+    use_cache: bool | None = None
+    adapter_autocast: bool = True
+    threads: int | None = None
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True):
+    """One way of using the model. `units[i]` are the row numbers that one timed sample runs over."""
+
+    name: Literal["single", "batch"]
+    units: tuple[tuple[int, ...], ...]
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """What is run. `rows` is a JSON-lines file of normalised `Row`s; `new_tokens` is 0 for encoders."""
+
+    model: str
+    adapter: str | None = None
+    tokenizer: str | None = None
+    task: Task
+    rows: str
+    rows_digest: str
+    prompt_tokens: tuple[int, ...] = ()
+    scenarios: tuple[Scenario, ...] = ()
+    new_tokens: int = 0
+    call: Call = Call()
+    changes: tuple[Change, ...] = ()
+    labels: tuple[str, ...] = ()
+    vocab_rows: int | None = None
+    device: str = "cpu"
+    seed: int = 0
+    trust_remote_code: bool = False
+
+    def with_change(self, change: Change) -> Workload:
+        """A new workload that has `change` on top; nothing is patched in place, so nothing needs undoing."""
+        return msgspec.structs.replace(self, changes=(*self.changes, change))
+
+    def scenario(self, name: str) -> Scenario:
+        """The scenario called `name`; KeyError if there is none."""
+        for scenario in self.scenarios:
+            if scenario.name == name:
+                return scenario
+        raise KeyError(name)
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One normalised example: the text that goes in, and what the user expects out where they said so."""
+
+    prompt: str
+    completion: str | None = None
+    label: str | None = None

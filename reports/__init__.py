@@ -1,0 +1,1 @@
+"""Views of one audit document: terminal, HTML, Markdown; they measure nothing."""

@@ -1,0 +1,39 @@
+"""Tiny models that many tests share, built once a session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import tiny_directory
+
+
+@pytest.fixture(scope="session")
+def tiny_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random two-layer Llama."""
+    return tiny_directory.causal(tmp_path_factory.mktemp("tiny") / "base")
+
+
+@pytest.fixture(scope="session")
+def tiny_adapter(tmp_path_factory: pytest.TempPathFactory, tiny_base: Path) -> Path:
+    """A random LoRA on it."""
+    return tiny_directory.adapter(tmp_path_factory.mktemp("tiny") / "adapter", tiny_base)
+
+
+@pytest.fixture(scope="session")
+def tiny_classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random BERT classifier."""
+    return tiny_directory.classifier(tmp_path_factory.mktemp("tiny") / "classifier")
+
+
+@pytest.fixture(scope="session")
+def tiny_embedder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random BERT encoder."""
+    return tiny_directory.embedder(tmp_path_factory.mktemp("tiny") / "embedder")
+
+
+@pytest.fixture(scope="session")
+def tiny_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty prompts with completions."""
+    return tiny_directory.rows(tmp_path_factory.mktemp("tiny") / "rows.jsonl")

@@ -1,0 +1,146 @@
+"""Probes: what they run, in which order, and how they keep to their budget."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from ftprof.profiler.engine import Batch
+from ftprof.profiler.probe import SAMPLE_S, Bench, _groups, run_probes
+from ftprof.profiler.record import ModelFacts, ProbeCase
+from ftprof.profiler.workload import Call
+from tests.advisors.records import SMOLLM2
+
+
+class FakeEngine:
+    """Notes what it is asked for, slowly enough for one call to be a sample."""
+
+    def __init__(self, call: Call, log: list[tuple[Any, ...]]) -> None:
+        self.call = call
+        self.log = log
+
+    def with_call(self, call: Call) -> FakeEngine:
+        return FakeEngine(call, self.log)
+
+    def facts(self) -> ModelFacts:
+        return msgspec.structs.replace(SMOLLM2, vocabulary=50)
+
+    def pad(self, ids: Sequence[Sequence[int]]) -> Batch:
+        assert all(0 <= token < 50 for row in ids for token in row)
+        length = self.call.pad_to or max(len(row) for row in ids)
+        return Batch(inputs={}, tokens=tuple(len(row) for row in ids), length=length)
+
+    def forward(self, batch: Batch) -> None:
+        time.sleep(SAMPLE_S)
+        self.log.append(("forward", len(batch.tokens), batch.length))
+
+    def generate(self, batch: Batch, new_tokens: int, *, exact: bool = True) -> None:
+        time.sleep(SAMPLE_S)
+        self.log.append(("generate", len(batch.tokens), batch.length, new_tokens, self.call.use_cache))
+
+
+def case(kind: str, shape: tuple[int, ...], variant: str = "") -> ProbeCase:
+    return ProbeCase(rule="r", kind=kind, shape=shape, variant=variant)  # type: ignore[arg-type]
+
+
+def fake() -> Any:
+    return FakeEngine(Call(padding="max_length", pad_to=64), [])
+
+
+@pytest.mark.parametrize(
+    "cases",
+    [
+        [case("linear", (2, 16, 8), dtype) for dtype in ("float32", "bfloat16")],
+        [case("attention", (1, 4, 2, 8, 8, 8), name) for name in ("eager-causal", "sdpa-causal")],
+        [case("attention", (2, 4, 2, 1, 9, 8), name) for name in ("eager-causal", "sdpa-causal")],
+        [case("attention", (2, 4, 4, 8, 8, 8), name) for name in ("eager", "sdpa")],
+    ],
+    ids=["linear", "prefill", "decode", "encoder"],
+)
+def test_kernels_give_every_repeat_of_every_case(cases: list[ProbeCase]) -> None:
+    results = run_probes(cases, None, repeats=3, budget_s=30.0)
+    assert [result.case for result in results] == cases
+    assert all(len(result.samples_s) == 3 and min(result.samples_s) > 0 for result in results)
+
+
+@pytest.mark.parametrize(
+    ("shape", "causal"), [((1, 4, 2, 6, 6, 8), "-causal"), ((2, 4, 4, 6, 6, 8), ""), ((3, 4, 2, 1, 7, 8), "-causal")]
+)
+def test_both_attention_paths_compute_the_same(shape: tuple[int, ...], causal: str) -> None:
+    import torch
+
+    outputs = []
+    for name in ("eager", "sdpa"):
+        torch.manual_seed(0)
+        run = Bench(None).attention(case("attention", shape, name + causal))
+        outputs.append(run()[0])  # type: ignore[index]
+    torch.testing.assert_close(*outputs, rtol=1e-4, atol=1e-4)
+
+
+def test_a_product_walks_through_more_weights_than_a_cache_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    seen: list[int] = []
+    monkeypatch.setattr(torch.nn.functional, "linear", lambda x, weight: seen.append(weight.data_ptr()))
+    run = Bench(None).linear(case("linear", (1, 1024, 1024), "float32"))
+    for _ in range(33):
+        run()
+    assert len(set(seen)) == 32  # 128 MiB of 4 MiB matrices, then the first again
+    assert seen[32] == seen[0]
+
+
+def test_whole_passes_run_at_the_length_asked_for_without_fixed_padding() -> None:
+    engine = fake()
+    run_probes([case("forward", (2, 9)), case("forward", (2, 5))], engine, repeats=1)
+    assert engine.log == [("forward", 2, 9), ("forward", 2, 5)] * 2
+
+
+def test_the_cache_is_switched_through_the_call() -> None:
+    engine = fake()
+    cases = [case("generate", (1, 7, 3), variant) for variant in ("cache", "no-cache")]
+    results = run_probes(cases, engine, repeats=2)
+    assert engine.log == [("generate", 1, 7, 3, True), ("generate", 1, 7, 3, False)] * 3
+    assert [len(result.samples_s) for result in results] == [2, 2]
+
+
+def test_whole_passes_need_a_model() -> None:
+    with pytest.raises(ValueError, match="loaded model"):
+        run_probes([case("forward", (1, 4))], None)
+
+
+def test_kernels_come_before_whole_passes_and_compared_cases_together() -> None:
+    forward, longer = case("forward", (1, 4)), case("forward", (1, 8))
+    fp32, bf16 = (case("linear", (1, 8, 8), dtype) for dtype in ("float32", "bfloat16"))
+    other = case("linear", (4, 8, 8), "float32")
+    assert _groups([forward, fp32, other, longer, bf16, fp32]) == [[fp32, bf16], [other], [forward, longer]]
+
+
+def test_a_spent_budget_costs_samples_first_and_cases_last() -> None:
+    now = 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += 0.25
+        return now
+
+    cases = [case("linear", (1, 8, size), "float32") for size in (8, 16, 24, 32)]
+    results = run_probes(cases, None, repeats=8, budget_s=2.5, clock=clock)
+    assert 0 < len(results) < len(cases)
+    assert all(1 <= len(result.samples_s) < 8 for result in results)
+
+
+def test_a_real_engine_answers_whole_passes_with_and_without_cache() -> None:
+    from ftprof.profiler.torch_engine import TorchEngine
+    from tests.profiler.tiny_models import llama
+
+    tokenizer = SimpleNamespace(pad_token_id=0, eos_token_id=0)
+    engine = TorchEngine(llama(), tokenizer, Call(padding="max_length", pad_to=64), "causal-lm")
+    cases = [case("generate", (2, 6, 3), "cache"), case("generate", (2, 6, 3), "no-cache"), case("forward", (2, 6))]
+    results = run_probes(cases, engine, repeats=1, budget_s=30.0)
+    assert [result.case for result in results] == cases
+    assert engine.call.use_cache is None

@@ -1,0 +1,118 @@
+"""The page in a real browser: silent, still, legible in light and dark, narrow and wide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ftprof.reports import html
+from tests.reports import example
+from tests.reports.hostile import CORPUS, filled
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+CHROMIUM = Path("/usr/bin/chromium")
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync", "--no-first-run"]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(not CHROMIUM.exists(), reason="needs Debian's chromium: apt-get install chromium"),
+]
+
+CONTRAST = """() => {
+  const luminance = colour => {
+    const [r, g, b] = colour.match(/[\\d.]+/g).slice(0, 3).map(Number).map(v => v / 255)
+      .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const ratio = (a, b) => { const [x, y] = [luminance(a), luminance(b)].sort((p, q) => q - p);
+    return (x + 0.05) / (y + 0.05); };
+  const behind = element => { for (let e = element; e; e = e.parentElement) {
+    const colour = getComputedStyle(e).backgroundColor;
+    if (!/, 0\\)$|transparent/.test(colour)) return colour; } return 'rgb(255, 255, 255)'; };
+  document.querySelectorAll('details').forEach(d => { d.open = true; });
+  const faults = [];
+  for (const element of document.querySelectorAll('body *')) {
+    const inked = [...element.childNodes].some(n => n.nodeType === 3 && n.data.trim());
+    const style = getComputedStyle(element);
+    if (inked && !['title', 'desc'].includes(element.tagName)) {
+      const colour = element.closest('svg') ? style.fill : style.color;
+      if (ratio(colour, behind(element)) < 4.5) faults.push(element.tagName + ': ' + element.textContent + colour);
+    }
+    // Paper-coloured edges and hatches are gaps on purpose; what they cut is coloured.
+    for (const paint of ['fill', 'stroke']) {
+      const shown = style[paint], meant = /^(fill|stroke)-(?!paper)/.test(element.className.baseVal || '');
+      if (meant && element.className.baseVal.includes(paint + '-') && shown.startsWith('rgb')
+          && !element.className.baseVal.includes(paint + '-paper') && ratio(shown, behind(element)) < 3)
+        faults.push(element.className.baseVal + ' ' + shown);
+    }
+  }
+  return faults;
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+    with sync_api.sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("pages")
+    pages = {name: example.VARIANTS[name]() for name in ("full", "encoder", "bare")}
+    pages["hostile"] = filled(example.full(), *CORPUS)
+    for name, audit in pages.items():
+        (made / f"{name}.html").write_text(html.render(audit), encoding="utf-8")
+    return made
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("variant", ["full", "encoder", "bare", "hostile"])
+def test_silent_still_and_legible(browser: Browser, folder: Path, variant: str, scheme: str) -> None:
+    context = browser.new_context(viewport={"width": 320, "height": 800}, color_scheme=scheme)  # type: ignore[arg-type]
+    page = context.new_page()
+    noise: list[str] = []
+    page.on("request", lambda request: noise.append(request.url))
+    page.on("console", lambda message: noise.append(message.text))
+    page.on("dialog", lambda dialog: noise.append(dialog.message))
+    address = (folder / f"{variant}.html").as_uri()
+    page.goto(address)
+    assert noise == [address]
+    for width in (320, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, "the page scrolls sideways"
+    assert page.evaluate(CONTRAST) == []
+    context.close()
+
+
+def test_without_styles_the_text_and_the_charts_remain(browser: Browser, folder: Path) -> None:
+    header = "sandbox; default-src 'none'; img-src 'self'; style-src 'self';"
+    context = browser.new_context(java_script_enabled=True)
+    page = context.new_page()
+    body = (folder / "full.html").read_text(encoding="utf-8")
+    page.route(
+        "**/*",
+        lambda route: route.fulfill(body=body, content_type="text/html", headers={"Content-Security-Policy": header}),
+    )
+    page.goto("http://ci.invalid/report.html")
+    assert page.locator("h2", has_text="Faster").is_visible()
+    assert page.locator("svg").count() == 5
+    fills = page.evaluate("[...document.querySelectorAll('svg .fill-compute')].map(e => getComputedStyle(e).fill)")
+    assert fills and set(fills) == {"rgb(60, 154, 219)"}
+    context.close()
+
+
+def test_print_opens_what_is_folded(browser: Browser, folder: Path) -> None:
+    page = browser.new_page()
+    page.goto((folder / "full.html").as_uri())
+    page.emulate_media(media="print")
+    folded = page.locator("details:not([open]) table").first
+    assert folded.bounding_box() is not None
+    page.close()

@@ -1,0 +1,214 @@
+"""Whole runs on tiny models: the document, the reports, the user's files, and faults in the middle."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ftprof import __version__
+from ftprof.advisors.audit import Audit
+from ftprof.advisors.context import Options
+from ftprof.advisors.progress import Silent
+from ftprof.advisors.run import Request, run
+from ftprof.profiler.digest import digest_directory
+from ftprof.profiler.directory import inspect
+from ftprof.profiler.rows import load_rows
+from ftprof.profiler.workload import Call
+
+HOUSE_RULES = Path(__file__).parent / "house_rules"
+
+
+def audit_of(
+    model: Path,
+    base: Path | None,
+    rows: Path | None,
+    *,
+    options: Options | None = None,
+    budget_s: float = 60.0,
+    call: Call | None = None,
+) -> tuple[Audit, list[Audit]]:
+    """A run in this process's workers; the finished audit and every published state."""
+    located = inspect(str(model), base=str(base) if base else None, offline=True)
+    request = Request(
+        located=located,
+        rows=load_rows(str(rows) if rows else None, task=located.task, labels=located.labels),
+        call=call or Call(),
+        options=options or Options(),
+        budget_s=budget_s,
+        offline=True,
+        command="test",
+        version=__version__,
+    )
+    published: list[Audit] = []
+    return run(request, Silent(), published.append), published
+
+
+@pytest.fixture(scope="module")
+def adapter_run(
+    tmp_path_factory: pytest.TempPathFactory, tiny_base: Path, tiny_adapter: Path, tiny_rows: Path
+) -> tuple[Audit, list[Audit], tuple[str, str]]:
+    before = digest_directory(tiny_base), digest_directory(tiny_adapter)
+    save = tmp_path_factory.mktemp("saved") / "model"
+    audit, published = audit_of(tiny_adapter, tiny_base, tiny_rows, options=Options(save=save))
+    assert before == (digest_directory(tiny_base), digest_directory(tiny_adapter)), "the user's files were touched"
+    return audit, published, before
+
+
+def test_every_phase_is_there_and_its_ledger_sums_to_its_time(adapter_run: tuple[Audit, Any, Any]) -> None:
+    audit = adapter_run[0]
+    names = {(phase.scenario, phase.name) for phase in audit.phases}
+    assert {("single", phase) for phase in ("load", "tokenise", "prefill", "decode", "e2e")} <= names
+    assert {("batch", phase) for phase in ("prefill", "decode", "e2e")} <= names
+    for phase in audit.phases:
+        assert phase.ledger is not None, phase
+        assert phase.ledger.total_s == pytest.approx(phase.time_s.median, rel=1e-6), phase.name
+        assert phase.time_s.low <= phase.time_s.median <= phase.time_s.high
+
+
+def test_lora_is_measured_two_ways_with_intervals(adapter_run: tuple[Audit, Any, Any]) -> None:
+    lora = adapter_run[0].lora
+    assert lora is not None
+    for share in (lora.attributed, lora.ablation):
+        assert share is not None
+        assert share.low <= share.share <= share.high
+    assert isinstance(lora.agree, bool)
+    assert {target.target for target in lora.targets} >= {"q_proj", "down_proj"}
+
+
+def test_trials_carry_predictions_made_before(adapter_run: tuple[Audit, Any, Any]) -> None:
+    audit = adapter_run[0]
+    assert audit.advice, "an adapter on a tiny model costs most of the time"
+    for trial in audit.trials:
+        if trial.measured is None:
+            continue
+        assert trial.predicted is not None
+        assert audit.created <= trial.predicted.at
+        assert trial.objective is not None
+        assert trial.objective.aa_low is not None
+
+
+def test_what_is_kept_passed_the_gate_and_is_saved(adapter_run: tuple[Audit, Any, Any]) -> None:
+    audit = adapter_run[0]
+    kept = [trial for trial in audit.trials if trial.status == "kept"]
+    assert [trial.rule for trial in kept] == ["unmerged-adapter"]
+    assert kept[0].quality is not None
+    assert kept[0].quality.verdict == "pass"
+    final = audit.final
+    assert final is not None
+    assert final.comparison is not None
+    assert final.artefact is not None
+    assert final.artefact.reload == "ok", final.artefact.reload_detail
+    assert audit.settings.complete
+
+
+def test_the_artefacts_own_lines_load_it_in_a_clean_process(adapter_run: tuple[Audit, Any, Any]) -> None:
+    final = adapter_run[0].final
+    assert final is not None
+    assert final.artefact is not None
+    script = Path(final.artefact.path) / "load.py"
+    check = script.read_text() + "\nprint(type(model).__name__, len(tokenizer))\n"
+    out = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert "LlamaForCausalLM" in out.stdout
+
+
+def test_the_document_is_published_as_it_grows(adapter_run: tuple[Audit, list[Audit], Any]) -> None:
+    _, published, _ = adapter_run
+    assert len(published) >= 6
+    assert not any(audit.settings.complete for audit in published[:-1])
+    assert published[-1].settings.complete
+    spent = [audit.settings.spent_s for audit in published]
+    assert spent == sorted(spent)
+
+
+@pytest.mark.parametrize("kind", ["classifier", "embedder"])
+def test_encoders(kind: str, request: pytest.FixtureRequest, tiny_rows: Path) -> None:
+    model: Path = request.getfixturevalue(f"tiny_{kind}")
+    audit, _ = audit_of(model, None, tiny_rows, call=Call(padding="max_length", pad_to=128), budget_s=45.0)
+    assert audit.settings.objective_phase == "forward"
+    assert audit.settings.objective_scenario == "batch"
+    assert {phase.name for phase in audit.phases} >= {"load", "tokenise", "forward", "e2e"}
+    padded = [trial for trial in audit.trials if trial.rule == "padded-batches"]
+    assert padded, "rows of 3 to 30 words are padded to 128"
+    assert padded[0].status == "kept"
+    assert padded[0].quality is not None
+    assert audit.lora is None
+
+
+def test_diagnosis_alone_tries_nothing(tiny_base: Path, tiny_adapter: Path, tiny_rows: Path) -> None:
+    audit, _ = audit_of(tiny_adapter, tiny_base, tiny_rows, options=Options(fixes=False), budget_s=45.0)
+    assert audit.trials == ()
+    assert audit.final is None
+    assert [entry.rule for entry in audit.advice if entry.rule == "unmerged-adapter"]
+    assert audit.lora is not None
+    assert audit.lora.ablation is not None
+
+
+def test_sabotage_and_a_killed_worker_cost_one_trial_each(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny_base: Path, tiny_adapter: Path, tiny_rows: Path
+) -> None:
+    """In a process of its own, since rules are read once and the fork server hands its environment on."""
+    out = tmp_path / "out"
+    environment = {**os.environ, "FTPROF_RULES": str(HOUSE_RULES)}
+    arguments = ["diagnose", str(tiny_adapter), "--base", str(tiny_base), "--data", str(tiny_rows)]
+    done = subprocess.run(
+        [sys.executable, "-m", "ftprof", *arguments, "--budget", "90s", "--out", str(out)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    trials = {trial["rule"]: trial for trial in json.loads((out / "audit.json").read_text())["trials"]}
+    assert trials["sabotaged-merge"]["status"] == "reverted"
+    assert "quality gate" in trials["sabotaged-merge"]["why"]
+    assert trials["killed-worker"]["status"] == "failed"
+    assert "SIGKILL" in trials["killed-worker"]["why"]
+    assert trials["unmerged-adapter"]["status"] == "kept"
+    page = (out / "report.html").read_text()
+    assert "sabotaged-merge" in page
+
+
+def test_two_variants_that_do_not_fit_are_compared_in_blocks(
+    tiny_base: Path, tiny_adapter: Path, tiny_rows: Path
+) -> None:
+    audit, _ = audit_of(
+        tiny_adapter, tiny_base, tiny_rows, options=Options(memory_limit_bytes=600 * 2**20), budget_s=120.0
+    )
+    merged = next(trial for trial in audit.trials if trial.rule == "unmerged-adapter")
+    assert merged.status == "kept"
+    assert merged.objective is not None
+    assert merged.objective.pairs >= 6
+    assert audit.final is not None
+    assert audit.final.comparison is not None
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
+def test_ctrl_c_keeps_what_was_measured(tmp_path: Path, tiny_base: Path, tiny_adapter: Path, tiny_rows: Path) -> None:
+    out = tmp_path / "out"
+    arguments = ["diagnose", str(tiny_adapter), "--base", str(tiny_base), "--data", str(tiny_rows), "--out", str(out)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ftprof", *arguments], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "Provisional" in line:
+            break
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    rest = process.stderr.read()
+    assert process.wait(60) == 130
+    assert "Traceback" not in rest
+    assert "interrupted" in rest
+    audit = json.loads((out / "audit.json").read_text())
+    assert audit["settings"]["complete"] is False
+    assert audit["phases"], "the provisional diagnosis is kept"
+    assert any("Interrupted" in warning for warning in audit["warnings"])
+    assert "Interrupted" in (out / "report.html").read_text()

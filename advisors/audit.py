@@ -205,6 +205,8 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     lora: Lora | None = None
     frames: tuple[HostFrame, ...] = ()
     advice: tuple[AdviceEntry, ...] = ()
+    checked: tuple[str, ...] = ()
+    """Rules that found nothing, or nothing worth doing, as sentences with their figures."""
     trials: tuple[Trial, ...] = ()
     final: Final | None = None
     trust: Trust | None = None

@@ -11,7 +11,7 @@ import msgspec
 from ftprof.advisors.context import Context
 from ftprof.advisors.duel import AdapterArm, Arm, Samples, duel
 from ftprof.advisors.memory import fits_two
-from ftprof.advisors.plan import affordable_tokens, scenarios, wanted_tokens
+from ftprof.advisors.plan import BATCH_TOKENS, affordable_tokens, scenarios, wanted_tokens
 from ftprof.advisors.variant import SameArm, Variant, VariantArm
 from ftprof.advisors.worker import Loaded
 from ftprof.profiler.errors import Exit, FtprofError
@@ -27,11 +27,13 @@ from ftprof.profiler.record import (
 )
 from ftprof.profiler.workload import Workload
 
-TRACE_TOKENS = 6
+TRACE_TOKENS = 4
 """New tokens of traced and ablated runs: decode steps are alike, so a few name the shares."""
+LEAST_QUADS = 3
+"""Six pairs are the fewest that can prove anything at 95 %; they are taken even where a stage's share is spent."""
 # Shares of the budget that parts of the baseline may use.
-CONTROL_SHARE, BATCH_SHARE, ABLATION_SHARE = 0.10, 0.06, 0.03
-MACHINE_S = 3.0
+CONTROL_SHARE, BATCH_SHARE, ABLATION_SHARE = 0.12, 0.06, 0.018
+MACHINE_S = 2.0
 
 
 def limits(context: Context) -> tuple[Machine, float]:
@@ -87,12 +89,25 @@ def open_model(context: Context, original: Variant, files: Sequence[str]) -> Ope
     handle.call("replan", planned)
     first = handle.call("unit", "single", 1, None if encoder else 2, timeout_s=context.patience())
     if not encoder:
-        steady = handle.call("unit", "single", 1, 3, timeout_s=context.patience())
-        tokens = affordable_tokens(tokens, steady["prefill"], steady["decode"], context.budget.total_s)
-        planned = msgspec.structs.replace(planned, new_tokens=tokens)
-        handle.call("replan", planned)
+        planned = _with_tokens(context, handle, planned, "single")
     original.workload, original.evict = planned, ()
     return Opened(loaded=loaded, first=first, workload=planned)
+
+
+def _with_tokens(context: Context, handle: Handle, planned: Workload, name: str) -> Workload:
+    """The workload with a token count for this scenario that the budget affords."""
+    batch = name == "batch"
+    quick = handle.call("unit", name, 1, 3, timeout_s=context.patience())
+    wanted = max(4, int(BATCH_TOKENS * planned.new_tokens)) if batch else planned.new_tokens
+    # A batch sample may take half as long again as a single one.
+    budget_s = context.budget.total_s * (1.5 if batch else 1.0)
+    made = affordable_tokens(wanted, quick["prefill"], quick["decode"], budget_s)
+    found = tuple(
+        msgspec.structs.replace(one, new_tokens=made) if one.name == name else one for one in planned.scenarios
+    )
+    planned = msgspec.structs.replace(planned, scenarios=found, new_tokens=planned.new_tokens if batch else made)
+    handle.call("replan", planned)
+    return planned
 
 
 def _check_lengths(lengths: Sequence[int], new_tokens: int, context: int | None, *, encoder: bool) -> None:
@@ -111,16 +126,17 @@ def _check_lengths(lengths: Sequence[int], new_tokens: int, context: int | None,
 def quick_look(context: Context, original: Variant, opened: Opened, machine: Machine) -> RunRecord:
     """A provisional record of the single scenario: shares of ops and modules, and the adapter's part."""
     workload, handle = opened.workload, original.handle()
-    context.progress.stage("first look: where the time goes")
     record = RunRecord(workload=workload, machine=machine, model=opened.loaded.model, adapter=opened.loaded.adapter)
-    record = traced(context, handle, record, "single", unit=1)
     if opened.loaded.adapter is not None:
+        context.progress.stage("first look: the adapter on and off")
         record = msgspec.structs.replace(record, ablation=_ablation(context, handle, workload))
-    return msgspec.structs.replace(record, timing=_quick_timing(context, handle))
+    context.progress.stage("first look: where the time goes")
+    record = msgspec.structs.replace(record, timing=_quick_timing(context, handle))
+    return traced(context, handle, record, "single", unit=1)
 
 
 def _quick_timing(context: Context, handle: Handle) -> tuple[PhaseTiming, ...]:
-    taken = [handle.call("unit", "single", unit, timeout_s=context.patience()) for unit in (1, 1, 1)]
+    taken = [handle.call("unit", "single", unit, timeout_s=context.patience()) for unit in (1,)]
     return tuple(
         PhaseTiming(scenario="single", phase=phase, time_s=Measurement(samples=tuple(t[phase] for t in taken)))
         for phase in taken[0]
@@ -128,17 +144,20 @@ def _quick_timing(context: Context, handle: Handle) -> tuple[PhaseTiming, ...]:
 
 
 def traced(context: Context, handle: Handle, record: RunRecord, scenario: str, unit: int = 0) -> RunRecord:
-    """The record with ops and modules of this scenario added. Untraced times come first; they are the truth."""
+    """The record with ops and modules of this scenario added. Untraced times come first; they are the truth.
+
+    Modules cost a few per cent and are repeated for an interval; a trace costs seconds to parse and is taken once.
+    """
     assert record.machine is not None, "limits come first"
     untraced = {
         phase: statistics.median(samples)
         for phase, samples in handle.call(
-            "first_batch", scenario, unit, TRACE_TOKENS, 3, timeout_s=context.patience()
+            "first_batch", scenario, unit, TRACE_TOKENS, 2, timeout_s=context.patience()
         ).items()
     }
-    arguments = (scenario, unit, TRACE_TOKENS, untraced, record.machine, 2)
-    modules = handle.call("modules", *arguments, timeout_s=context.patience())
-    ops = handle.call("trace", *arguments, timeout_s=context.patience())
+    arguments = (scenario, unit, TRACE_TOKENS, untraced, record.machine)
+    modules = handle.call("modules", *arguments, 3, timeout_s=context.patience())
+    ops = handle.call("trace", *arguments, 1, timeout_s=context.patience())
     return msgspec.structs.replace(record, ops=(*(record.ops or ()), *ops), modules=(*(record.modules or ()), *modules))
 
 
@@ -149,7 +168,13 @@ def _ablation(context: Context, handle: Handle, workload: Workload) -> tuple[Abl
     with suppress(RuntimeError):
         seconds = ABLATION_SHARE * context.budget.total_s
         samples = duel(
-            on, off, "single", quads=6, deadline=context.budget.until(seconds), now=context.budget.now, watch="e2e"
+            on,
+            off,
+            "single",
+            quads=6,
+            least=LEAST_QUADS,
+            deadline=context.budget.until(seconds),
+            now=context.budget.now,
         )
         return ablation_pairs(samples, workload, "single", "disabled")
     return ()
@@ -159,7 +184,7 @@ def ablation_pairs(samples: Samples, workload: Workload, scenario: str, how: str
     """Pairs by phase. The e2e of a shortened run is composed from its phases at the workload's token count."""
     phases = {phase: samples.pairs(phase) for phase in samples.phases}
     if how == "disabled" and workload.task == "causal-lm" and {"prefill", "decode"} <= phases.keys():
-        steps = workload.new_tokens - 1
+        steps = workload.tokens(scenario) - 1
         phases["e2e"] = tuple(  # type: ignore[assignment]
             tuple(
                 first + steps * step for first, step in zip(phases["prefill"][arm], phases["decode"][arm], strict=True)
@@ -177,7 +202,10 @@ def complete(
     context: Context, original: Variant, opened: Opened, quick: RunRecord, file_bytes: int
 ) -> tuple[RunRecord, dict[str, Samples]]:
     """The whole record: every phase of every scenario timed against a second process of the same model."""
-    record, handle = quick, original.handle()
+    handle = original.handle()
+    if original.workload.task == "causal-lm" and len(original.workload.scenarios) > 1:
+        original.workload = _with_tokens(context, handle, original.workload, "batch")
+    record = msgspec.structs.replace(quick, workload=original.workload)
     controls = _controls(context, original, opened.loaded)
     if "batch" in controls:
         context.progress.stage("trace of the batch scenario")
@@ -226,6 +254,7 @@ def _timed(context: Context, workload: Workload, a: Arm, b: Arm) -> dict[str, Sa
             b,
             scenario.name,
             quads=16,
+            least=LEAST_QUADS if scenario.name == "single" else 1,
             deadline=context.budget.until(seconds),
             now=context.budget.now,
             seed=workload.seed,

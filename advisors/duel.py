@@ -33,8 +33,8 @@ class AdapterArm:
         self.new_tokens = new_tokens
 
     def enter(self, scenario: str, unit: int) -> None:
+        # The same process and the same base weights: nothing is cold but the few megabytes of the adapter.
         self.handle.call("set_adapter", self.on)
-        self.handle.call("warm", scenario, unit)
 
     def sample(self, scenario: str, unit: int) -> Times:
         times: Times = self.handle.call("unit", scenario, unit, self.new_tokens)
@@ -80,10 +80,11 @@ def duel(
     watch: str = "e2e",
     half_width: float = 0.02,
     first_unit: int = 0,
+    least: int = 1,
 ) -> Samples:
     """Run up to `quads` quads, whole ones only, until `deadline` or until phase `watch` is precise enough.
 
-    At least one quad is run. All four samples of a quad run the same rows.
+    At least `least` quads are run. All four samples of a quad run the same rows.
     """
     begin = now()
     arms = {"A": a, "B": b}
@@ -91,7 +92,11 @@ def duel(
     taken: list[Times] = []
     current: str | None = None
     for place, side in enumerate(sequence):
-        if place % 4 == 0 and place and _finished(sequence, taken, watch, half_width, now(), begin, deadline):
+        if (
+            place % 4 == 0
+            and place >= 4 * least
+            and _finished(sequence, taken, watch, half_width, now(), begin, deadline)
+        ):
             break
         unit = first_unit + place // 4
         if side != current:

@@ -132,6 +132,7 @@ def _round(
             arms[1],
             name,
             quads=3 if alone else 12,
+            least=1 if alone or name != scenario else 2,
             deadline=context.budget.until(left * (OBJECTIVE_SHARE if name == scenario else OTHER_SHARE)),
             now=context.budget.now,
             seed=101 + number,

@@ -11,7 +11,7 @@ import msgspec
 
 from ftprof.advisors.advise import Advised, advise, blocked, rank, wanted_probes
 from ftprof.advisors.audit import AdviceEntry, Trial
-from ftprof.advisors.baseline import ablation_pairs, phase_timing, traced
+from ftprof.advisors.baseline import LEAST_QUADS, ablation_pairs, phase_timing, traced
 from ftprof.advisors.context import Context
 from ftprof.advisors.decide import enough, gate_reason, guard_broken, speed_reason, trades
 from ftprof.advisors.duel import Samples, duel, ratios
@@ -34,6 +34,9 @@ SHORTEST_TRIAL_S = 12.0
 # Of a trial's time: the objective's scenario, then the other one; the rest is loading and quality.
 OBJECTIVE_SHARE, OTHER_SHARE = 0.45, 0.15
 LONGEST_TRIAL_SHARE = 0.25
+# Without fixes, the comparison with a merged copy may take this share of the budget.
+ABLATION_SHARE = 0.12
+MERGE = "unmerged-adapter"
 SAFETY_ORDER: tuple[Safety, ...] = ("exact", "rounding", "int8", "int4")
 
 
@@ -189,6 +192,32 @@ def _unloaded(best: Best, candidate: Variant, samples: dict[str, Samples]) -> tu
     return tuple(pair for name, found in samples.items() for pair in ablation_pairs(found, workload, name, "unloaded"))
 
 
+def unloaded_pairs(context: Context, best: Best) -> tuple[AblationPair, ...]:
+    """The adapter's ablation where no fix is tried: the original against a merged copy in memory, if it can be merged."""
+    mergeable = best.record.adapter is not None and not best.record.adapter.blockers
+    loaded = best.variant.loaded
+    if not mergeable or loaded is None or not fits_two(loaded, context.options.memory_limit_bytes):
+        return ()
+    context.progress.stage("the adapter against none at all")
+    merged = Variant(context, "merged", best.variant.workload.with_change(Change(rule=MERGE)))
+    try:
+        samples = duel(
+            VariantArm(best.variant),
+            VariantArm(merged),
+            "single",
+            quads=16,
+            least=LEAST_QUADS,
+            deadline=context.budget.until(ABLATION_SHARE * context.budget.total_s),
+            now=context.budget.now,
+        )
+        return _unloaded(best, merged, {"single": samples})
+    except (FtprofError, RuntimeError) as error:
+        context.progress.note(f"The merged copy could not be measured: {error}")
+        return ()
+    finally:
+        merged.close()
+
+
 def _arms(context: Context, best: Best, candidate: Variant) -> tuple[VariantArm, VariantArm]:
     loaded = best.variant.loaded
     if loaded is None or fits_two(loaded, context.options.memory_limit_bytes):
@@ -213,6 +242,7 @@ def _measure(
             b,
             name,
             quads=3 if isinstance(a, RestartArm) else 16,
+            least=LEAST_QUADS if name == scenario else 1,
             deadline=context.budget.until(share * seconds),
             now=context.budget.now,
             seed=candidate.workload.seed + len(candidate.workload.changes),
@@ -280,9 +310,11 @@ def _better(context: Context, best: Best, candidate: Variant, samples: dict[str,
         ops=None,
         modules=None,
         ablation=None,
+        # Kernels stay what they were; whole models and their attention do not.
+        probes=tuple(probe for probe in best.record.probes or () if probe.case.kind == "linear"),
     )
-    for name in samples:
-        record = traced(context, handle, record, name, unit=1 if name == "single" else 0)
+    name = best.objective[0]
+    record = traced(context, handle, record, name, unit=1 if name == "single" else 0)
     scenario = "batch" if "batch" in samples else "single"
     record = msgspec.structs.replace(record, padding=handle.call("padding", scenario))
     diagnosis = diagnose(record, *best.objective)

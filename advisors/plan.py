@@ -12,8 +12,10 @@ ENCODER_BATCHES = 8
 DEFAULT_NEW_TOKENS = 32
 # A decode phase of fewer tokens is mostly noise; more than this only costs budget, since steps are alike.
 FEWEST_TOKENS, MOST_TOKENS = 8, 48
-# One end-to-end sample may take this share of the budget: 120 of them fit, what baseline, trials and final need.
-SAMPLE_SHARE = 1 / 120
+# One end-to-end sample may take this share of the budget: 250 of them fit, what baseline, trials and final need.
+SAMPLE_SHARE = 1 / 250
+# A batch's decode steps are alike too, and its prefill is long: its samples make at most half as many tokens.
+BATCH_TOKENS = 0.5
 
 
 def by_quantile(lengths: Sequence[int], count: int) -> tuple[int, ...]:

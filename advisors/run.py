@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from ftprof.advisors import baseline
+from ftprof.advisors.advise import Advised, applies
 from ftprof.advisors.audit import Audit, BaseDifference, Control, Final, ModelEntry, PhaseEntry, Settings
 from ftprof.advisors.base_costs import base_differences
 from ftprof.advisors.budget import Budget
@@ -22,8 +23,9 @@ from ftprof.advisors.environment import environment
 from ftprof.advisors.estimate import estimate
 from ftprof.advisors.final import check_destination, final, save
 from ftprof.advisors.gate import open_gate
-from ftprof.advisors.improve import Best, Improved, advised, improve
+from ftprof.advisors.improve import Best, Improved, advised, improve, unloaded_pairs
 from ftprof.advisors.progress import Progress
+from ftprof.advisors.rules import load_rules
 from ftprof.advisors.trust import trust
 from ftprof.advisors.variant import Variant
 from ftprof.profiler.diagnosis import Diagnosis
@@ -223,7 +225,7 @@ def _measured(
     _set_diagnosis(draft, quick, provisional, settings=settings, workload=workload)
     record, samples = baseline.complete(context, original, opened, quick, sizes)
     diagnosis = diagnose(record, *objective)
-    _set_diagnosis(draft, record, diagnosis)
+    _set_diagnosis(draft, record, diagnosis, workload=original.workload)
     context.progress.note(diagnosis.headline)
     return Best(variant=original, record=record, diagnosis=diagnosis, objective=objective), _control_entries(samples)
 
@@ -266,18 +268,25 @@ def _set_diagnosis(draft: Draft, record: RunRecord, diagnosis: Diagnosis, **part
 
 def _improved(context: Context, draft: Draft, best: Best, rows: RowSet) -> Improved:
     def publish(state: Improved) -> None:
-        draft.set(advice=state.advice.entries, trials=state.trials)
+        draft.set(advice=state.advice.entries, checked=_checked(state.advice, original.record), trials=state.trials)
 
+    original = best
     if not context.options.fixes:
         best, advice = advised(context, best)
-        draft.set(advice=advice.entries)
-        for sentence in advice.checked:
-            draft.warn(f"Checked: {sentence}")
-        return Improved(best=best, advice=advice, trials=())
+        improved = Improved(best=best, advice=advice, trials=(), pairs=unloaded_pairs(context, best))
+        publish(improved)
+        return improved
     gate = open_gate(context, best.variant, rows.rows)
     improved = improve(context, best, gate, publish)
     publish(improved)
     return improved
+
+
+def _checked(advice: Advised, record: RunRecord) -> tuple[str, ...]:
+    """What was looked at and left alone, rules that found nothing included."""
+    said = {entry.rule for entry in advice.entries} | {sentence.partition(":")[0] for sentence in advice.checked}
+    silent = [rule.name for rule in load_rules() if applies(rule, record) and rule.name not in said]
+    return (*advice.checked, *(f"{name}: found nothing" for name in silent))
 
 
 def _finish(context: Context, draft: Draft, first: Best, improved: Improved, located: Located) -> None:

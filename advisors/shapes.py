@@ -78,9 +78,10 @@ def steps(record: RunRecord) -> tuple[Step, ...]:
         first = "prefill" if workload.task == CAUSAL else "forward"
         name = scenario.name
         found.append(Step(scenario=name, phase=first, rows=rows, query=length, keys=length, passes=passes))
-        if workload.task == CAUSAL and workload.new_tokens > 1:
-            # The cache grows from the prompt's length by new_tokens; its middle stands for the mean step.
-            keys = length + workload.new_tokens // 2
+        tokens = workload.tokens(name)
+        if workload.task == CAUSAL and tokens > 1:
+            # The cache grows from the prompt's length by the new tokens; its middle stands for the mean step.
+            keys = length + tokens // 2
             found.append(Step(scenario=name, phase="decode", rows=rows, query=1, keys=keys))
     return tuple(found)
 
@@ -92,7 +93,7 @@ def occurrences(record: RunRecord, scenario: str) -> dict[str, int]:
     if workload is None:
         return counts
     passes = max((step.passes for step in steps(record) if step.scenario == scenario), default=1)
-    counts["decode"] = passes * max(workload.new_tokens - 1, 0)
+    counts["decode"] = passes * max(workload.tokens(scenario) - 1, 0)
     return counts
 
 

@@ -5,6 +5,7 @@ Lives here and not in the profiler because it hands the rules' transforms down t
 
 from __future__ import annotations
 
+import gc
 import inspect
 import traceback
 from collections.abc import Callable, Sequence
@@ -100,6 +101,9 @@ class Service:
         self._workload, self._rows = workload, read_rows(workload.rows)
         engine, times = load_engine(workload, changed_call(workload))
         self._engine, apply_s = self._apply(engine, workload)
+        # What is loaded stays; the collections between samples need not look at it again.
+        gc.collect()
+        gc.freeze()
         return Loaded(
             model=self._engine.facts(),
             adapter=self._engine.adapter(),
@@ -152,7 +156,7 @@ class Service:
         """Seconds by phase of one sample."""
         from ftprof.profiler.units import run_unit
 
-        count = self._workload.new_tokens if new_tokens is None else new_tokens
+        count = self._workload.tokens(scenario) if new_tokens is None else new_tokens
         return run_unit(self._engine, self._workload.task, self._unit_rows(scenario, unit), count)
 
     def warm(self, scenario: str, unit: int) -> None:

@@ -74,16 +74,16 @@ def _parts(
     if phase == "tokenise":
         return Parts(Ledger(host_s=time_s), evidence=("Tokenising runs on the host alone.",))
     if phase == "e2e":
-        return end_to_end([part for part in earlier if part.scenario == scenario], _steps(record), time_s)
+        return end_to_end([part for part in earlier if part.scenario == scenario], _steps(record, scenario), time_s)
     trace = next((t for t in record.ops or () if (t.scenario, t.phase) == (scenario, phase)), None)
     if trace is None or record.machine is None:
         return None
     return trace_ledger(trace, record.machine, time_s, record)
 
 
-def _steps(record: RunRecord) -> int:
+def _steps(record: RunRecord, scenario: str) -> int:
     """Decode steps of one unit: the first token belongs to prefill."""
-    return max((record.workload.new_tokens if record.workload else 0) - 1, 0)
+    return max((record.workload.tokens(scenario) if record.workload else 0) - 1, 0)
 
 
 def _diagnosed(
@@ -128,7 +128,7 @@ def _modules(
 ) -> dict[str, float]:
     """Seconds per occurrence by kind of module, on the scale of the untraced median."""
     if phase == "e2e":
-        often = {"prefill": 1.0, "decode": float(_steps(record)), "forward": 1.0}
+        often = {"prefill": 1.0, "decode": float(_steps(record, scenario)), "forward": 1.0}
         used = [part for part in earlier if part.scenario == scenario and part.name in often]
         return weighted([part.modules for part in used], [often[part.name] for part in used])
     for trace in record.modules or ():

@@ -108,7 +108,7 @@ def time_weights(record: RunRecord, scenario: str) -> dict[str, float]:
     whole = record.times(scenario, "e2e")
     if not whole:
         return {}
-    steps = max((record.workload.new_tokens if record.workload else 0) - 1, 0)
+    steps = max((record.workload.tokens(scenario) if record.workload else 0) - 1, 0)
     often = {"prefill": 1, "decode": steps, "forward": 1}
     return {
         phase: often[phase] * median(times) / median(whole)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,9 +28,11 @@ if TYPE_CHECKING:
 TARGET_TOKENS = 2000
 # Prompt positions are shown, never judged; a few documents are enough for that and keep the file small.
 SHOWN_PROMPTS = 6
+# Scored whatever the budget: the gate judges nothing on less.
+LEAST_TOKENS, LEAST_DOCUMENTS = 400, 16
 CONTINUATION = 64
 GENERATION_PROMPTS = 16
-SINGLE_PROMPTS = 4
+SINGLE_PROMPTS = 2
 # Logits of one scoring batch stay below this, whatever the vocabulary.
 BATCH_BYTES = 256 * 2**20
 
@@ -170,7 +173,6 @@ def write_reference(
 ) -> Reference:
     """Score the baseline within `budget_s` and leave `logprobs.f32` in `folder`; fewer documents if time runs out."""
     begin = time.monotonic()
-    made = greedy(engine, rows, new_tokens)
     found = sorted(documents(engine, rows, eos, limit), key=lambda document: len(document.ids))
     vocabulary = int(engine.facts().vocabulary)
     kept: list[Document] = []
@@ -180,8 +182,11 @@ def write_reference(
                 vocabulary = values.shape[1]
                 values.tofile(file)
                 kept.append(document)
-            if time.monotonic() - begin > budget_s:
+            tokens = sum(len(document.ids) - document.start for document in kept)
+            enough = tokens >= LEAST_TOKENS and len(kept) >= LEAST_DOCUMENTS
+            if enough and time.monotonic() - begin > budget_s:
                 break
+    made = greedy(engine, rows, new_tokens)
     reference = Reference(
         documents=tuple(kept), vocabulary=vocabulary, greedy=made.batched, greedy_single=made.single, eos=tuple(eos)
     )
@@ -198,7 +203,8 @@ def write_reference(
 
 def _spread(chunks: list[list[Document]]) -> list[list[Document]]:
     """Chunks in an order that mixes short and long ones, so that a cut by time stays representative."""
-    return chunks[::2] + chunks[1::2][::-1]
+    mixed = [chunk for pair in zip_longest(chunks, chunks[::-1]) for chunk in pair if chunk]
+    return mixed[: len(chunks)]
 
 
 def score(engine: Engine, reference: Reference, folder: Path, *, only: int | None = None, rows: int = 8) -> Scored:

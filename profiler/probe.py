@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from itertools import cycle
+from statistics import fmean
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,9 +22,11 @@ REPEATS = 8
 # One decode step streams all weights, so that none is in cache when its turn comes; a single small matrix timed over
 # and over would be. Each dtype gets a bank this large, and calls walk through it.
 BANK_BYTES = 128 << 20
-# Calls shorter than this are timed several in a row: well above the clock's and the scheduler's granularity.
-SAMPLE_S = 2e-3
+# A sample is the mean of as many calls as fit in this time, so that small products are not at the scheduler's mercy.
+SAMPLE_S = 10e-3
 MOST_CALLS = 64
+# A matrix of more elements than this sweeps the caches; what follows it would pay for that at every turn.
+SWEEPING = 4 << 20
 VALUE_SCALE = 0.02  # of weights as models have them; far from denormals, which are slow on CPUs
 Run = Callable[[], object]
 
@@ -96,11 +99,13 @@ class Bench:
     def _batch(self, engine: Switchable, rows: int, length: int) -> Any:
         import torch
 
-        drawn = torch.randint(self._vocabulary, (rows, length), generator=torch.Generator().manual_seed(0))
-        return engine.pad(drawn.tolist())
+        drawn = torch.randint(self._vocabulary, (rows, length), generator=torch.Generator().manual_seed(0)).tolist()
+        if rows > 1 and length > 1:
+            drawn[0].pop()  # rows of a batch are seldom all alike, and a mask, once needed, costs the same for any gap
+        return engine.pad(drawn)
 
     def forward(self, case: ProbeCase) -> Run:
-        """One pass over (rows, length) random tokens without padding."""
+        """One pass over (rows, length) random tokens."""
         engine = self._ready(use_cache=None)
         batch = self._batch(engine, *case.shape)
         return lambda: engine.forward(batch)
@@ -149,21 +154,27 @@ def _mask(name: str, causal: str, shape: tuple[int, ...], like: torch.Tensor) ->
 
 
 def _groups(cases: Sequence[ProbeCase]) -> list[list[ProbeCase]]:
-    """Cases that are compared with each other, kernels before whole passes, which take what time is left."""
+    """Cases that run in turns, kernels before whole passes, which take what time is left.
+
+    The linear shapes of one token count go together, as they do in the model: called over and over alone, a bf16
+    product is up to a third faster than between others, because its kernel and its tile set-up stay warm. The head of
+    a small model goes apart, since it comes once a token and not after every layer.
+    """
     found: dict[tuple[object, ...], list[ProbeCase]] = {}
     for case in sorted(dict.fromkeys(cases), key=lambda case: case.kind in ("forward", "generate")):
-        alone = case.shape if case.kind in ("linear", "attention") else ()
+        alone: tuple[object, ...] = case.shape if case.kind == "attention" else ()
+        if case.kind == "linear":
+            alone = (case.shape[0], case.shape[1] * case.shape[2] > SWEEPING)
         found.setdefault((case.rule, case.kind, alone), []).append(case)
     return list(found.values())
 
 
-def _timer(bench: Bench, clock: Callable[[], float]) -> Callable[[Run, int], float]:
-    def timed(run: Run, calls: int) -> float:
+def _timer(bench: Bench, clock: Callable[[], float]) -> Callable[[Run], float]:
+    def timed(run: Run) -> float:
         begin = clock()
-        for _ in range(calls):
-            run()
+        run()
         bench.wait()
-        return (clock() - begin) / calls
+        return clock() - begin
 
     return timed
 
@@ -171,23 +182,28 @@ def _timer(bench: Bench, clock: Callable[[], float]) -> Callable[[Run, int], flo
 def _take_turns(
     bench: Bench, group: Sequence[ProbeCase], repeats: int, seconds: float, clock: Callable[[], float]
 ) -> list[ProbeResult]:
-    """Round robin until `repeats` or `seconds` are over, not counting the making of tensors. Warm-ups size the samples;
-    one counts only where it is all there is."""
+    """Round robin over the variants until `repeats` or `seconds` are over, not counting the making of tensors. Within a
+    variant its shapes follow each other. Warm-ups size the samples; one counts only where it is all there is."""
     timed = _timer(bench, clock)
-    runs: list[Run] = [getattr(bench, case.kind)(case) for case in group]
+    runs: dict[ProbeCase, Run] = {case: getattr(bench, case.kind)(case) for case in group}
     deadline = clock() + seconds
-    warm = [timed(run, 1) for run in runs]
+    warm = {case: timed(run) for case, run in runs.items()}
     # The first call of a short one also sets its kernel up: only the second says how short it is.
-    warm = [timed(run, 1) if first < SAMPLE_S else first for run, first in zip(runs, warm, strict=True)]
-    calls = [max(1, min(MOST_CALLS, round(SAMPLE_S / max(took, 1e-9)))) for took in warm]
-    taken: list[list[float]] = [[] for _ in group]
+    warm = {case: timed(runs[case]) if first < SAMPLE_S else first for case, first in warm.items()}
+    taken: dict[ProbeCase, list[float]] = {case: [] for case in group}
+    blocks = [
+        [case for case in group if case.variant == variant] for variant in dict.fromkeys(c.variant for c in group)
+    ]
     for _ in range(repeats):
         if clock() >= deadline:
             break
-        for run, count, samples in zip(runs, calls, taken, strict=True):
-            samples.append(timed(run, count))
-    kept = [samples or [only] for samples, only in zip(taken, warm, strict=True)]
-    return [ProbeResult(case=case, samples_s=tuple(samples)) for case, samples in zip(group, kept, strict=True)]
+        for block in blocks:
+            calls = max(1, min(MOST_CALLS, round(SAMPLE_S / max(sum(warm[case] for case in block), 1e-9))))
+            # The first round after a change of variant is thrown away where the others are short.
+            rounds = [[timed(runs[case]) for case in block] for _ in range(calls + (calls > 1))][calls > 1 :]
+            for case, times in zip(block, zip(*rounds, strict=True), strict=True):
+                taken[case].append(fmean(times))
+    return [ProbeResult(case=case, samples_s=tuple(taken[case] or [warm[case]])) for case in group]
 
 
 def run_probes(

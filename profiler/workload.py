@@ -41,10 +41,14 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """One way of using the model. `units[i]` are the row numbers that one timed sample runs over."""
+    """One way of using the model. `units[i]` are the row numbers that one timed sample runs over.
+
+    `new_tokens` is set where a sample of this scenario makes another number than the workload's.
+    """
 
     name: Literal["single", "batch"]
     units: tuple[tuple[int, ...], ...]
+    new_tokens: int | None = None
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +81,13 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
             if scenario.name == name:
                 return scenario
         raise KeyError(name)
+
+    def tokens(self, scenario: str) -> int:
+        """New tokens a row in one sample of the scenario; 0 for encoders."""
+        for found in self.scenarios:
+            if found.name == scenario and found.new_tokens is not None:
+                return found.new_tokens
+        return self.new_tokens
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):

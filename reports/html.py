@@ -40,7 +40,7 @@ def render(audit: Audit) -> str:
             digest=checksum,
             lora=lora_of(audit),
             chosen=limiting_phase(audit),
-            passed=[entry for entry in audit.advice if entry.finding is None and entry.error is None],
+            passed=audit.checked,
             marks=MARKS,
         )
     )

@@ -159,7 +159,7 @@ def limiting_phase(audit: Audit) -> PhaseDiagnosis | None:
     exact = [entry for entry in known if entry.name == settings.objective_phase]
     if settings.objective_phase != "e2e" and exact:
         return exact[0]
-    tokens = max(audit.workload.new_tokens, 1)
+    tokens = max(audit.workload.tokens(settings.objective_scenario), 1)
     return max(parts or exact, key=lambda entry: _weight(entry, tokens), default=None)
 
 

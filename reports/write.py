@@ -49,7 +49,9 @@ def load_audit(path: Path) -> Audit:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise FtprofError(f"no such file: {path}", "give the audit.json that `ftprof diagnose` wrote") from None
+        raise FtprofError(
+            f"no such file: {path}", "give the audit.json that `ftprof diagnose` wrote", Exit.USAGE
+        ) from None
     except OSError as error:
         raise FtprofError(f"cannot read {path}: {error.strerror}", "check the path and its permissions") from error
     return _decode(data, path)

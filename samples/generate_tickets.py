@@ -72,7 +72,7 @@ def _code(rng: random.Random) -> str:
 
 
 def _values(rng: random.Random) -> dict[str, str]:
-    """One ticket's values and its decoys, which never equal each other."""
+    """One ticket's values and its decoys."""
     product, other_product = rng.sample(PRODUCTS, 2)
     first, other_name = rng.sample(NAMES, 2)
     name = rng.choice((first, f"{first} {rng.choice(SURNAMES)}"))

@@ -90,7 +90,7 @@ def predict(record: RunRecord, finding: Finding) -> Prediction:
     assert record.workload
     ratios: Ratios = {}
     for step in _prefills(record):
-        if decode := _decode(record, step, record.workload.new_tokens):
+        if decode := _decode(record, step, record.workload.tokens(step.scenario)):
             ratios[step.scenario] = {"decode": decode}
     return Prediction(ratios=with_end_to_end(record, ratios), basis=f"generating {TOKENS} tokens with and without")
 

@@ -41,7 +41,7 @@ from ftprof.profiler.diagnosis import Diagnosis
 from ftprof.profiler.record import ModelFacts, ProbeCase, RunRecord
 
 NAME = "fp32-weights"
-COVERED = 0.90  # of the weights' bytes: the rest behaves like it
+COVERED = 0.99  # of the weights' bytes; the small shapes count too, since a fixed cost per bf16 product shows there
 CASTS = 2  # an fp32 adapter on a bf16 base casts its input up and its result down
 
 
@@ -66,7 +66,7 @@ def detect(record: RunRecord, diagnosis: Diagnosis) -> Finding | None:
 
 
 def largest(model: ModelFacts) -> tuple[tuple[int, int, int], ...]:
-    """The linear shapes that hold 90 % of the weights' bytes, largest first: (in, out, how many)."""
+    """The linear shapes that hold 99 % of the weights' bytes, largest first: (in, out, how many)."""
     ordered = sorted(model.linears, key=prod, reverse=True)
     running = list(accumulate(prod(shape) for shape in ordered))
     needed = sum(total < COVERED * running[-1] for total in running) + 1

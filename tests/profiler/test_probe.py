@@ -113,11 +113,19 @@ def test_whole_passes_need_a_model() -> None:
         run_probes([case("forward", (1, 4))], None)
 
 
-def test_kernels_come_before_whole_passes_and_compared_cases_together() -> None:
+def test_kernels_come_before_whole_passes_and_shapes_of_one_token_count_together() -> None:
     forward, longer = case("forward", (1, 4)), case("forward", (1, 8))
     fp32, bf16 = (case("linear", (1, 8, 8), dtype) for dtype in ("float32", "bfloat16"))
-    other = case("linear", (4, 8, 8), "float32")
-    assert _groups([forward, fp32, other, longer, bf16, fp32]) == [[fp32, bf16], [other], [forward, longer]]
+    wider, prefill, head = (case("linear", shape, "float32") for shape in ((1, 8, 16), (4, 8, 8), (1, 576, 49152)))
+    wanted = [[fp32, wider, bf16], [prefill], [head], [forward, longer]]
+    assert _groups([forward, fp32, wider, prefill, head, longer, bf16, fp32]) == wanted
+
+
+def test_batches_carry_a_mask_and_single_rows_none() -> None:
+    engine = fake()
+    bench = Bench(engine)
+    assert bench._batch(engine, 3, 6).tokens == (5, 6, 6)
+    assert bench._batch(engine, 1, 6).tokens == (6,)
 
 
 def test_a_spent_budget_costs_samples_first_and_cases_last() -> None:
@@ -128,7 +136,7 @@ def test_a_spent_budget_costs_samples_first_and_cases_last() -> None:
         now += 0.25
         return now
 
-    cases = [case("linear", (1, 8, size), "float32") for size in (8, 16, 24, 32)]
+    cases = [case("linear", (size, 8, 8), "float32") for size in (1, 2, 3, 4)]
     results = run_probes(cases, None, repeats=8, budget_s=2.5, clock=clock)
     assert 0 < len(results) < len(cases)
     assert all(1 <= len(result.samples_s) < 8 for result in results)

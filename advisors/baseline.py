@@ -11,7 +11,7 @@ import msgspec
 from ftprof.advisors.context import Context
 from ftprof.advisors.duel import AdapterArm, Arm, Samples, duel
 from ftprof.advisors.memory import fits_two
-from ftprof.advisors.plan import BATCH_TOKENS, affordable_tokens, scenarios, wanted_tokens
+from ftprof.advisors.plan import BATCH_TOKENS, affordable_tokens, repeats_for, scenarios, wanted_tokens
 from ftprof.advisors.variant import SameArm, Variant, VariantArm
 from ftprof.advisors.worker import Loaded
 from ftprof.profiler.errors import Exit, FtprofError
@@ -88,24 +88,28 @@ def open_model(context: Context, original: Variant, files: Sequence[str]) -> Ope
     )
     handle.call("replan", planned)
     first = handle.call("unit", "single", 1, None if encoder else 2, timeout_s=context.patience())
-    if not encoder:
-        planned = _with_tokens(context, handle, planned, "single")
+    planned = _sized(context, handle, planned, "single")
     original.workload, original.evict = planned, ()
     return Opened(loaded=loaded, first=first, workload=planned)
 
 
-def _with_tokens(context: Context, handle: Handle, planned: Workload, name: str) -> Workload:
-    """The workload with a token count for this scenario that the budget affords."""
-    batch = name == "batch"
-    quick = handle.call("unit", name, 1, 3, timeout_s=context.patience())
-    wanted = max(4, int(BATCH_TOKENS * planned.new_tokens)) if batch else planned.new_tokens
-    # A batch sample may take half as long again as a single one.
-    budget_s = context.budget.total_s * (1.5 if batch else 1.0)
-    made = affordable_tokens(wanted, quick["prefill"], quick["decode"], budget_s)
-    found = tuple(
-        msgspec.structs.replace(one, new_tokens=made) if one.name == name else one for one in planned.scenarios
+def _sized(context: Context, handle: Handle, planned: Workload, name: str) -> Workload:
+    """The workload with a token count and repeats for this scenario that suit the budget and the clock."""
+    causal, batch = planned.task == "causal-lm", name == "batch"
+    quick = handle.call("unit", name, 1, 3 if causal else None, timeout_s=context.patience())
+    made, sample_s = None, quick["e2e"]
+    if causal:
+        wanted = max(4, int(BATCH_TOKENS * planned.new_tokens)) if batch else planned.new_tokens
+        # A batch sample may take half as long again as a single one.
+        budget_s = context.budget.total_s * (1.5 if batch else 1.0)
+        made = affordable_tokens(wanted, quick["prefill"], quick["decode"], budget_s)
+        sample_s = quick["prefill"] + (made - 1) * quick["decode"]
+    sized = msgspec.structs.replace(planned.scenario(name), new_tokens=made, repeats=repeats_for(sample_s))
+    planned = msgspec.structs.replace(
+        planned,
+        scenarios=tuple(sized if one.name == name else one for one in planned.scenarios),
+        new_tokens=made if made and not batch else planned.new_tokens,
     )
-    planned = msgspec.structs.replace(planned, scenarios=found, new_tokens=planned.new_tokens if batch else made)
     handle.call("replan", planned)
     return planned
 
@@ -203,8 +207,8 @@ def complete(
 ) -> tuple[RunRecord, dict[str, Samples]]:
     """The whole record: every phase of every scenario timed against a second process of the same model."""
     handle = original.handle()
-    if original.workload.task == "causal-lm" and len(original.workload.scenarios) > 1:
-        original.workload = _with_tokens(context, handle, original.workload, "batch")
+    if len(original.workload.scenarios) > 1:
+        original.workload = _sized(context, handle, original.workload, "batch")
     record = msgspec.structs.replace(quick, workload=original.workload)
     controls = _controls(context, original, opened.loaded)
     if "batch" in controls:

@@ -29,8 +29,8 @@ from ftprof.profiler.record import AblationPair, RunRecord
 from ftprof.profiler.workload import Change
 
 PROBE_S = 8.0
-# A trial needs a load, a few pairs and a look at the outputs; with less time than this it is not begun.
-SHORTEST_TRIAL_S = 12.0
+# A trial needs a load, a few pairs and a look at the outputs; with less of the budget than this it is not begun.
+SHORTEST_TRIAL_SHARE = 0.06
 # Of a trial's time: the objective's scenario, then the other one; the rest is loading and quality.
 OBJECTIVE_SHARE, OTHER_SHARE = 0.45, 0.15
 LONGEST_TRIAL_SHARE = 0.25
@@ -105,7 +105,7 @@ def improve(context: Context, best: Best, gate: Gate, on_change: Callable[[Impro
     while waiting := _waiting(advice, best, tried, context):
         on_change(Improved(best=best, advice=first, trials=tuple(trials), pairs=pairs))
         seconds = _seconds(context, len(waiting))
-        if seconds < SHORTEST_TRIAL_S:
+        if seconds < SHORTEST_TRIAL_SHARE * context.budget.total_s:
             trials += [_unmade(left, best, "not_tried", "the budget was spent") for left in waiting]
             tried |= {left.rule for left in waiting}
             break
@@ -126,7 +126,7 @@ def _waiting(advice: Advised, best: Best, tried: set[str], context: Context) -> 
         for entry in advice.entries
         if entry.rule not in tried and blocked(entry, best.changes, context.options.max_loss, rules) is None
     ]
-    return list(rank(entries, SHORTEST_TRIAL_S, best.objective))
+    return list(rank(entries, 1.0, best.objective))
 
 
 def _refused(advice: Advised, best: Best, tried: set[str], context: Context) -> list[Trial]:

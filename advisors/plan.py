@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 
@@ -14,6 +15,8 @@ DEFAULT_NEW_TOKENS = 32
 FEWEST_TOKENS, MOST_TOKENS = 8, 48
 # One end-to-end sample may take this share of the budget: 250 of them fit, what baseline, trials and final need.
 SAMPLE_SHARE = 1 / 250
+# Shorter samples are mostly the clock and the scheduler.
+LEAST_SAMPLE_S = 0.05
 # A batch's decode steps are alike too, and its prefill is long: its samples make at most half as many tokens.
 BATCH_TOKENS = 0.5
 
@@ -43,6 +46,11 @@ def wanted_tokens(call: Call, completion_lengths: Sequence[int]) -> int:
     if not completion_lengths:
         return DEFAULT_NEW_TOKENS
     return int(min(MOST_TOKENS, max(FEWEST_TOKENS, statistics.median(completion_lengths) + 1)))
+
+
+def repeats_for(sample_s: float) -> int:
+    """How often a sample must run its unit to last LEAST_SAMPLE_S."""
+    return max(1, math.ceil(LEAST_SAMPLE_S / sample_s)) if sample_s > 0 else 1
 
 
 def affordable_tokens(wanted: int, prefill_s: float, step_s: float, budget_s: float) -> int:

@@ -153,11 +153,14 @@ class Service:
         return [self._rows[row] for row in units[unit % len(units)]]
 
     def unit(self, scenario: str, unit: int, new_tokens: int | None = None) -> dict[str, float]:
-        """Seconds by phase of one sample."""
+        """Seconds by phase of one sample: the mean of the scenario's repeats."""
         from ftprof.profiler.units import run_unit
 
         count = self._workload.tokens(scenario) if new_tokens is None else new_tokens
-        return run_unit(self._engine, self._workload.task, self._unit_rows(scenario, unit), count)
+        rows = self._unit_rows(scenario, unit)
+        repeats = self._workload.scenario(scenario).repeats
+        taken = [run_unit(self._engine, self._workload.task, rows, count) for _ in range(repeats)]
+        return {phase: sum(times[phase] for times in taken) / repeats for phase in taken[0]}
 
     def warm(self, scenario: str, unit: int) -> None:
         """A short sample whose time nobody looks at, after another worker had the machine."""

@@ -194,6 +194,10 @@ def _audit(request: object, out: Path | None, *, force: bool, json: bool, quiet:
     try:
         with Live(progress_console, request.budget_s, quiet=quiet or json) as live:
             audit = run(request, live, lambda audit: write_audit(audit, folder))
+    except KeyboardInterrupt as error:
+        raise FtprofError(
+            "interrupted", f"what was measured until then is in {folder / 'report.html'}", Exit.INTERRUPTED
+        ) from error
     finally:
         _write_what_there_is(folder)
     write_reports(audit, folder)

@@ -43,12 +43,14 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """One way of using the model. `units[i]` are the row numbers that one timed sample runs over.
 
-    `new_tokens` is set where a sample of this scenario makes another number than the workload's.
+    `new_tokens` is set where a sample of this scenario makes another number than the workload's. `repeats` is how often
+    a sample runs its unit: short ones are run several times and averaged, since a clock's jitter is not the model's.
     """
 
     name: Literal["single", "batch"]
     units: tuple[tuple[int, ...], ...]
     new_tokens: int | None = None
+    repeats: int = 1
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):

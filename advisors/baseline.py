@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from contextlib import suppress
 
 import msgspec
 
-from ftprof.advisors.context import Context
+from ftprof.advisors.context import Context, objective_of
 from ftprof.advisors.duel import AdapterArm, Arm, Samples, duel
-from ftprof.advisors.memory import fits_two
+from ftprof.advisors.memory import fits
 from ftprof.advisors.plan import BATCH_TOKENS, affordable_tokens, repeats_for, scenarios, wanted_tokens
 from ftprof.advisors.variant import SameArm, Variant, VariantArm
 from ftprof.advisors.worker import Loaded
 from ftprof.profiler.errors import Exit, FtprofError
-from ftprof.profiler.processes import Handle, WorkerDied
+from ftprof.profiler.processes import Handle, RequestFailed
 from ftprof.profiler.record import (
     AblationPair,
     LoadSplit,
@@ -32,7 +33,7 @@ TRACE_TOKENS = 4
 LEAST_QUADS = 3
 """Six pairs are the fewest that can prove anything at 95 %; they are taken even where a stage's share is spent."""
 # Shares of the budget that parts of the baseline may use.
-CONTROL_SHARE, BATCH_SHARE, ABLATION_SHARE = 0.12, 0.06, 0.018
+CONTROL_SHARE, OTHER_SHARE, ABLATION_SHARE = 0.12, 0.06, 0.018
 MACHINE_S = 2.0
 
 
@@ -76,9 +77,11 @@ def open_model(context: Context, original: Variant, files: Sequence[str]) -> Ope
     handle, workload = original.handle(), original.workload
     loaded = original.loaded
     assert loaded is not None, "a live worker has loaded"
-    lengths = handle.call("token_lengths")
+    lengths = handle.call("token_lengths", timeout_s=context.patience())
     encoder = workload.task != "causal-lm"
-    tokens = 0 if encoder else wanted_tokens(workload.call, handle.call("completion_lengths"))
+    tokens = (
+        0 if encoder else wanted_tokens(workload.call, handle.call("completion_lengths", timeout_s=context.patience()))
+    )
     _check_lengths(lengths, tokens, loaded.model.max_context, encoder=encoder)
     planned = msgspec.structs.replace(
         workload,
@@ -99,7 +102,7 @@ def _sized(context: Context, handle: Handle, planned: Workload, name: str) -> Wo
     quick = handle.call("unit", name, 1, 3 if causal else None, timeout_s=context.patience())
     made, sample_s = None, quick["e2e"]
     if causal:
-        wanted = max(4, int(BATCH_TOKENS * planned.new_tokens)) if batch else planned.new_tokens
+        wanted = math.ceil(BATCH_TOKENS * planned.new_tokens) if batch else planned.new_tokens
         # A batch sample may take half as long again as a single one.
         budget_s = context.budget.total_s * (1.5 if batch else 1.0)
         made = affordable_tokens(wanted, quick["prefill"], quick["decode"], budget_s)
@@ -168,8 +171,9 @@ def traced(context: Context, handle: Handle, record: RunRecord, scenario: str, u
 def _ablation(context: Context, handle: Handle, workload: Workload) -> tuple[AblationPair, ...]:
     """The adapter on against disabled, toggled in one worker; empty where this kind cannot be switched."""
     tokens = TRACE_TOKENS if workload.task == "causal-lm" else None
-    on, off = AdapterArm(handle, True, tokens), AdapterArm(handle, False, tokens)
-    with suppress(RuntimeError):
+    on = AdapterArm(handle, True, tokens, context.patience)
+    off = AdapterArm(handle, False, tokens, context.patience)
+    with suppress(RequestFailed):
         seconds = ABLATION_SHARE * context.budget.total_s
         samples = duel(
             on,
@@ -214,9 +218,9 @@ def complete(
     if "batch" in controls:
         context.progress.stage("trace of the batch scenario")
         record = traced(context, handle, record, "batch")
-        record = msgspec.structs.replace(record, padding=handle.call("padding", "batch"))
+        record = msgspec.structs.replace(record, padding=handle.call("padding", "batch", timeout_s=context.patience()))
     else:
-        record = msgspec.structs.replace(record, padding=handle.call("padding", "single"))
+        record = msgspec.structs.replace(record, padding=handle.call("padding", "single", timeout_s=context.patience()))
     load = _load_split(opened, controls["single"], file_bytes)
     frames = handle.call("frames", "single", 1, TRACE_TOKENS, timeout_s=context.patience())
     return (
@@ -235,13 +239,13 @@ def _controls(context: Context, original: Variant, loaded: Loaded) -> dict[str, 
     """The baseline against itself in a second process, by scenario: its samples are the baseline's timing."""
     context.progress.stage("timing, against a second process of the same model")
     workload = original.workload
-    if not fits_two(loaded, context.options.memory_limit_bytes):
+    if not fits(loaded, context.options.memory_limit_bytes):
         context.progress.note("Memory holds one variant at a time: the control runs in one process.")
         return _timed(context, workload, SameArm(original), SameArm(original))
     twin = Variant(context, "control", workload)
     try:
         return _timed(context, workload, VariantArm(original), VariantArm(twin))
-    except WorkerDied as error:
+    except FtprofError as error:
         context.progress.note(f"{error.message}; the control runs in one process.")
         return _timed(context, workload, SameArm(original), SameArm(original))
     finally:
@@ -249,16 +253,17 @@ def _controls(context: Context, original: Variant, loaded: Loaded) -> dict[str, 
 
 
 def _timed(context: Context, workload: Workload, a: Arm, b: Arm) -> dict[str, Samples]:
-    shares = {"single": CONTROL_SHARE, "batch": BATCH_SHARE}
+    names = tuple(scenario.name for scenario in workload.scenarios)
+    decisive = objective_of(context.options.objective, workload.task, names)[0]
     found: dict[str, Samples] = {}
     for scenario in workload.scenarios:
-        seconds = shares[scenario.name] * context.budget.total_s
+        seconds = (CONTROL_SHARE if scenario.name == decisive else OTHER_SHARE) * context.budget.total_s
         found[scenario.name] = duel(
             a,
             b,
             scenario.name,
             quads=16,
-            least=LEAST_QUADS if scenario.name == "single" else 1,
+            least=LEAST_QUADS if scenario.name == decisive else 1,
             deadline=context.budget.until(seconds),
             now=context.budget.now,
             seed=workload.seed,

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ftprof.advisors.budget import Budget
 from ftprof.advisors.progress import Progress
-from ftprof.advisors.worker import Loaded, serve
+from ftprof.advisors.worker import serve
 from ftprof.profiler.processes import Handle
 from ftprof.profiler.quality import Safety
-from ftprof.profiler.workload import Workload
 
 OBJECTIVES = {"e2e": "e2e", "ttft": "prefill", "tpot": "decode", "throughput": "e2e"}
 """Phase behind each `--objective`; throughput is that of the batch scenario."""
@@ -43,19 +40,19 @@ class Context:
     scratch: Path
     device: str
     seed: int = 0
-
-    @contextmanager
-    def worker(self, name: str, workload: Workload, evict: tuple[str, ...] = ()) -> Iterator[tuple[Handle, Loaded]]:
-        """A worker with the workload loaded, ended when the block ends."""
-        handle = self.start(name)
-        try:
-            yield handle, handle.call("load", workload, evict, timeout_s=self.patience())
-        finally:
-            handle.close()
+    workers: list[Handle] = field(default_factory=list)
+    """Every worker that was started, so that none is left behind, stopped or not, however the run ends."""
 
     def start(self, name: str) -> Handle:
         """A worker that holds nothing yet."""
-        return Handle(serve, name, self.scratch / f"{name}.log", self.device)
+        handle = Handle(serve, name, self.scratch / f"{name}.log", self.device)
+        self.workers.append(handle)
+        return handle
+
+    def end_workers(self) -> None:
+        """End every worker that still runs."""
+        for handle in self.workers:
+            handle.kill()
 
     def patience(self, seconds: float = 600.0) -> float:
         """How long one request may take: until GRACE_S after the budget's end, so that the wall stays hard."""

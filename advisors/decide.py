@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from ftprof.advisors.audit import Trade
 from ftprof.advisors.context import OBJECTIVES
 from ftprof.profiler.comparison import Comparison, Ratio
+from ftprof.profiler.paired import MIN_PAIRS
 from ftprof.profiler.quality import QualityCheck
 
 # A fix is kept only if its speed-up is proven to be above 1 % (design section 6).
@@ -49,7 +50,7 @@ def guard_broken(comparison: Comparison, guards: Mapping[str, float]) -> str | N
     for name, allowed in guards.items():
         for scenario, phases in comparison.ratios.items():
             ratio = phases.get(OBJECTIVES[name])
-            if ratio is not None and ratio.high < 1 / allowed:
+            if ratio is not None and ratio.pairs >= MIN_PAIRS and ratio.high < 1 / allowed:
                 return (
                     f"guard {name}={allowed:g} broken: {scenario} {OBJECTIVES[name]} takes {1 / ratio.speedup:.2f}x "
                     f"the time (at least {1 / ratio.high:.2f}x)"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 import msgspec
 
 from ftprof.profiler.comparison import Ratio
+from ftprof.profiler.errors import FtprofError
 from ftprof.profiler.paired import aa_log_ratios, log_ratios, order, pairs_of, ratio, should_stop
 from ftprof.profiler.processes import Handle
 
@@ -27,17 +29,18 @@ class Arm(Protocol):
 class AdapterArm:
     """The adapter switched on or off inside one worker."""
 
-    def __init__(self, handle: Handle, on: bool, new_tokens: int | None) -> None:
+    def __init__(self, handle: Handle, on: bool, new_tokens: int | None, patience: Callable[[], float]) -> None:
         self.handle = handle
         self.on = on
         self.new_tokens = new_tokens
+        self._patience = patience
 
     def enter(self, scenario: str, unit: int) -> None:
         # The same process and the same base weights: nothing is cold but the few megabytes of the adapter.
         self.handle.call("set_adapter", self.on)
 
     def sample(self, scenario: str, unit: int) -> Times:
-        times: Times = self.handle.call("unit", scenario, unit, self.new_tokens)
+        times: Times = self.handle.call("unit", scenario, unit, self.new_tokens, timeout_s=self._patience())
         return times
 
     def leave(self) -> None:
@@ -91,22 +94,22 @@ def duel(
     sequence = order(seed, quads)
     taken: list[Times] = []
     current: str | None = None
-    for place, side in enumerate(sequence):
-        if (
-            place % 4 == 0
-            and place >= 4 * least
-            and _finished(sequence, taken, watch, half_width, now(), begin, deadline)
-        ):
-            break
-        unit = first_unit + place // 4
-        if side != current:
-            if current is not None:
+    try:
+        for place, side in enumerate(sequence):
+            whole = place % 4 == 0 and place >= 4 * least
+            if whole and _finished(sequence, taken, watch, half_width, now(), begin, deadline):
+                break
+            unit = first_unit + place // 4
+            if side != current:
+                if current is not None:
+                    arms[current].leave()
+                arms[side].enter(scenario, unit)
+                current = side
+            taken.append(arms[side].sample(scenario, unit))
+    finally:
+        if current is not None:
+            with suppress(FtprofError):  # the fault that ended the duel is the one to tell
                 arms[current].leave()
-            arms[side].enter(scenario, unit)
-            current = side
-        taken.append(arms[side].sample(scenario, unit))
-    if current is not None:
-        arms[current].leave()
     phases = sorted({phase for times in taken for phase in times})
     return Samples(
         sequence=sequence[: len(taken)],

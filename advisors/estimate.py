@@ -11,7 +11,8 @@ from ftprof.profiler.workload import Task
 
 # A fork server with the packages and a worker with no model (measured: 64 to 200 MB each).
 PROCESS_BYTES = 300 * 2**20
-SCORED_TOKENS = 2_200
+# Completion tokens aimed at and prompt positions shown, with room for the last document.
+SCORED_TOKENS = 2_600
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):

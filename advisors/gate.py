@@ -70,8 +70,7 @@ class EncoderGate:
         self._path = context.scratch / "reference.npy"
         self._count = self._outputs(original, self._path, REFERENCE_SHARE, None)
         names = {name: number for number, name in enumerate(original.workload.labels)}
-        known = [names.get(str(row.label)) for row in rows[: self._count]]
-        self._labels = [number for number in known if number is not None] if None not in known else None
+        self._labels = [names.get(str(row.label)) for row in rows[: self._count]]
 
     def _outputs(self, variant: Variant, path: Path, share: float, rows: int | None) -> int:
         context = self._context
@@ -90,7 +89,12 @@ class EncoderGate:
         base, new = np.load(self._path)[:done], np.load(path)
         if self._task == "embedding":
             return judge_embedder(safety, base, new)
-        return judge_classifier(safety, base, new, self._labels[:done] if self._labels else None)
+        # Rows without a known label say whether labels changed, not whether answers got worse.
+        labels = self._labels[:done]
+        known = [place for place, number in enumerate(labels) if number is not None]
+        if 0 < len(known) < done:
+            base, new, labels = base[known], new[known], [labels[place] for place in known]
+        return judge_classifier(safety, base, new, [n for n in labels if n is not None] if known else None)
 
 
 def open_gate(context: Context, original: Variant, rows: Sequence[Row]) -> Gate:

@@ -16,7 +16,7 @@ from ftprof.advisors.context import Context
 from ftprof.advisors.decide import enough, gate_reason, guard_broken, speed_reason, trades
 from ftprof.advisors.duel import Samples, duel, ratios
 from ftprof.advisors.gate import Gate
-from ftprof.advisors.memory import fits_two
+from ftprof.advisors.memory import fits
 from ftprof.advisors.rules import get_rule, load_rules
 from ftprof.advisors.variant import RestartArm, Variant, VariantArm
 from ftprof.profiler.comparison import Comparison, Ratio
@@ -77,7 +77,11 @@ def advised(context: Context, best: Best) -> tuple[Best, Advised]:
     cases = [case for case in wanted_probes(best.record, best.diagnosis, rules) if case not in done]
     if cases:
         context.progress.stage("probing what fixes would bring")
-        results = best.variant.handle().call("probe", tuple(cases), PROBE_S, timeout_s=context.patience())
+        try:
+            results = best.variant.handle().call("probe", tuple(cases), PROBE_S, timeout_s=context.patience())
+        except FtprofError as error:
+            context.progress.note(f"The probes failed, so what needs them is not predicted: {error.message}")
+            results = ()
         probes = (*(best.record.probes or ()), *results)
         best = replace(best, record=msgspec.structs.replace(best.record, probes=probes))
     return best, advise(best.record, best.diagnosis, rules, best.objective, now=utc_now())
@@ -164,9 +168,8 @@ def attempt(context: Context, best: Best, gate: Gate, entry: AdviceEntry, second
     candidate = Variant(context, entry.rule, best.variant.workload.with_change(change))
     try:
         outcome = _attempt(context, best, candidate, trial, gate, seconds)
-    except (FtprofError, RuntimeError) as error:
-        why = getattr(error, "message", None) or str(error)
-        outcome = Outcome(trial=msgspec.structs.replace(trial, status="failed", why=why))
+    except FtprofError as error:
+        outcome = Outcome(trial=msgspec.structs.replace(trial, status="failed", why=error.message))
     (best.variant if outcome.better is not None else candidate).close()
     context.progress.note(f"{entry.rule}: {outcome.trial.status}. {outcome.trial.why}")
     timed = msgspec.structs.replace(outcome.trial, seconds=context.budget.now() - begin)
@@ -196,7 +199,7 @@ def unloaded_pairs(context: Context, best: Best) -> tuple[AblationPair, ...]:
     """The adapter's ablation where no fix is tried: the original against a merged copy in memory, if it can be merged."""
     mergeable = best.record.adapter is not None and not best.record.adapter.blockers
     loaded = best.variant.loaded
-    if not mergeable or loaded is None or not fits_two(loaded, context.options.memory_limit_bytes):
+    if not mergeable or loaded is None or not fits(loaded, context.options.memory_limit_bytes):
         return ()
     context.progress.stage("the adapter against none at all")
     merged = Variant(context, "merged", best.variant.workload.with_change(Change(rule=MERGE)))
@@ -211,8 +214,8 @@ def unloaded_pairs(context: Context, best: Best) -> tuple[AblationPair, ...]:
             now=context.budget.now,
         )
         return _unloaded(best, merged, {"single": samples})
-    except (FtprofError, RuntimeError) as error:
-        context.progress.note(f"The merged copy could not be measured: {error}")
+    except FtprofError as error:
+        context.progress.note(f"The merged copy could not be measured: {error.message}")
         return ()
     finally:
         merged.close()
@@ -220,7 +223,8 @@ def unloaded_pairs(context: Context, best: Best) -> tuple[AblationPair, ...]:
 
 def _arms(context: Context, best: Best, candidate: Variant) -> tuple[VariantArm, VariantArm]:
     loaded = best.variant.loaded
-    if loaded is None or fits_two(loaded, context.options.memory_limit_bytes):
+    more = 1 if best.variant.up else 2
+    if loaded is None or fits(loaded, context.options.memory_limit_bytes, more=more):
         return VariantArm(best.variant), VariantArm(candidate)
     context.progress.note("Memory holds one variant at a time: comparing in alternating blocks.")
     best.variant.close()
@@ -297,9 +301,9 @@ def laxest(names: Sequence[str]) -> tuple[Safety, Row]:
 
 
 def _better(context: Context, best: Best, candidate: Variant, samples: dict[str, Samples]) -> Best:
-    """The kept variant, diagnosed again: its bound may have moved."""
+    """The kept variant, diagnosed again: its bound may have moved. Without a trace it keeps its times at least."""
     context.progress.stage("diagnosing the faster variant")
-    handle = candidate.handle()
+    candidate.handle()
     assert candidate.loaded is not None, "a live worker has loaded"
     record = msgspec.structs.replace(
         best.record,
@@ -313,9 +317,15 @@ def _better(context: Context, best: Best, candidate: Variant, samples: dict[str,
         # Kernels stay what they were; whole models and their attention do not.
         probes=tuple(probe for probe in best.record.probes or () if probe.case.kind == "linear"),
     )
-    name = best.objective[0]
-    record = traced(context, handle, record, name, unit=1 if name == "single" else 0)
-    scenario = "batch" if "batch" in samples else "single"
-    record = msgspec.structs.replace(record, padding=handle.call("padding", scenario))
+    try:
+        record = _looked_at(context, candidate, record, best.objective[0], "batch" if "batch" in samples else "single")
+    except FtprofError as error:
+        context.progress.note(f"The faster variant could not be traced: {error.message}")
     diagnosis = diagnose(record, *best.objective)
     return Best(variant=candidate, record=record, diagnosis=diagnosis, objective=best.objective)
+
+
+def _looked_at(context: Context, candidate: Variant, record: RunRecord, name: str, padded: str) -> RunRecord:
+    handle = candidate.handle()
+    record = traced(context, handle, record, name, unit=1 if name == "single" else 0)
+    return msgspec.structs.replace(record, padding=handle.call("padding", padded, timeout_s=context.patience()))

@@ -1,4 +1,4 @@
-"""The few lines of Python that load and call a variant the way it was measured."""
+"""The few lines of Python that load a variant the way it was measured."""
 
 from __future__ import annotations
 
@@ -10,39 +10,61 @@ CLASSES = {
     "sequence-classification": "AutoModelForSequenceClassification",
     "embedding": "AutoModel",
 }
+MERGE = [
+    "model = PeftModel.from_pretrained(model.float(), {adapter}).merge_and_unload(safe_merge=True)",
+    "model = model.to({dtype})",
+]
 
 
 def load_lines(workload: Workload, loaded: Loaded | None, directory: str | None = None) -> str:
     """Python source. With `directory`, of the saved copy; else of the original with the changes made by hand."""
     call = changed_call(workload)
     kind = CLASSES[workload.task]
-    adapter = workload.adapter is not None and directory is None
-    merged = adapter and loaded is not None and loaded.adapter is None
-    path = directory or workload.model
+    attached = loaded is not None and loaded.adapter is not None
+    adapter = (directory if attached and directory else workload.adapter) if attached or directory is None else None
+    model = workload.model if directory is None or attached else directory
     lines = [f"from transformers import AutoTokenizer, {kind}"]
     if adapter:
         lines.append("from peft import PeftModel")
+    if adapter and not attached:
+        lines.append("import torch")
     lines.append(f"tokenizer = AutoTokenizer.from_pretrained({(directory or workload.tokenizer or workload.model)!r})")
-    lines.append(f"model = {kind}.from_pretrained({path!r}{_options(call, saved=directory is not None)})")
+    saved = directory is not None and not attached
+    lines.append(f"model = {kind}.from_pretrained({model!r}{_options(workload, call, saved=saved)})")
     if adapter:
-        cast = "" if call.adapter_autocast else ", autocast_adapter_dtype=False"
-        lines.append(f"model = PeftModel.from_pretrained(model, {workload.adapter!r}{cast})")
-    if merged:
-        lines.append("model = model.merge_and_unload(safe_merge=True)")
-    lines += _advice(call, directory is not None)
-    return "\n".join(lines)
+        lines += _adapter(workload, call, loaded, adapter, attached=attached)
+    return "\n".join([*lines, *_advice(call, saved=saved)])
 
 
-def _options(call: Call, *, saved: bool) -> str:
+def _options(workload: Workload, call: Call, *, saved: bool) -> str:
     options = ""
     if call.dtype != "auto" and not saved:
         options += f', dtype="{call.dtype}"'
     if call.attention != "auto":
         options += f', attn_implementation="{call.attention}"'
+    if workload.task == "sequence-classification" and workload.labels and not saved:
+        options += f", num_labels={len(workload.labels)}, id2label={dict(enumerate(workload.labels))!r}"
+    if workload.trust_remote_code:
+        options += ", trust_remote_code=True"
     return options
 
 
-def _advice(call: Call, saved: bool) -> list[str]:
+def _adapter(workload: Workload, call: Call, loaded: Loaded | None, adapter: str, *, attached: bool) -> list[str]:
+    lines = [f"model.resize_token_embeddings({workload.vocab_rows})"] if workload.vocab_rows else []
+    if not attached:
+        # Merged in fp32 and cast back once, as it was measured.
+        dtype = f"torch.{loaded.model.dtype}" if loaded is not None else "model.dtype"
+        return lines + [line.format(adapter=repr(adapter), dtype=dtype) for line in MERGE]
+    if call.adapter_autocast:
+        return [*lines, f"model = PeftModel.from_pretrained(model, {adapter!r})"]
+    return [
+        *lines,
+        f"model = PeftModel.from_pretrained(model, {adapter!r}, autocast_adapter_dtype=False)",
+        "model = model.to(model.get_base_model().dtype)",
+    ]
+
+
+def _advice(call: Call, *, saved: bool) -> list[str]:
     lines = []
     if call.use_cache and not saved:
         lines.append("model.generation_config.use_cache = True")

@@ -33,9 +33,10 @@ def needed_bytes(loaded: Loaded) -> int:
     return loaded.model.weight_bytes + adapter + WORKING_BYTES
 
 
-def fits_two(loaded: Loaded, limit_bytes: int | None = None) -> bool:
-    """Whether a second worker may be started beside this one; `limit_bytes` caps what may be used (None: no cap)."""
-    free = available_bytes()
-    if limit_bytes is not None:
-        free = min(free, limit_bytes - needed_bytes(loaded))
-    return needed_bytes(loaded) <= free
+def fits(loaded: Loaded, limit_bytes: int | None = None, *, more: int = 1) -> bool:
+    """Whether `more` workers like this one may be started; two are held at a time.
+
+    `limit_bytes` caps what both may use together (None: no cap beyond what the system has).
+    """
+    needed = needed_bytes(loaded)
+    return more * needed <= available_bytes() and (limit_bytes is None or 2 * needed <= limit_bytes)

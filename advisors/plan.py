@@ -54,7 +54,7 @@ def repeats_for(sample_s: float) -> int:
 
 
 def affordable_tokens(wanted: int, prefill_s: float, step_s: float, budget_s: float) -> int:
-    """At most `wanted`, fewer where a sample would take more of the budget than SAMPLE_SHARE; never below 4."""
+    """At most `wanted`; fewer, but at least 4, where a sample would take more of the budget than SAMPLE_SHARE."""
     room = budget_s * SAMPLE_SHARE - prefill_s
     fits = int(room / step_s) + 1 if step_s > 0 else wanted
-    return max(4, min(wanted, fits))
+    return min(wanted, max(4, fits))

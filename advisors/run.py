@@ -14,14 +14,16 @@ import msgspec
 
 from ftprof.advisors import baseline
 from ftprof.advisors.advise import Advised, applies
-from ftprof.advisors.audit import Audit, BaseDifference, Control, Final, ModelEntry, PhaseEntry, Settings
+from ftprof.advisors.artefact import check_destination, save
+from ftprof.advisors.audit import Artefact, Audit, BaseDifference, Control, ModelEntry, PhaseEntry, Settings
 from ftprof.advisors.base_costs import base_differences
 from ftprof.advisors.budget import Budget
 from ftprof.advisors.context import Context, Options, objective_of
+from ftprof.advisors.decide import guard_broken
 from ftprof.advisors.duel import Samples, ratios
 from ftprof.advisors.environment import environment
 from ftprof.advisors.estimate import estimate
-from ftprof.advisors.final import check_destination, final, save
+from ftprof.advisors.final import final
 from ftprof.advisors.gate import open_gate
 from ftprof.advisors.improve import Best, Improved, advised, improve, unloaded_pairs
 from ftprof.advisors.progress import Progress
@@ -36,6 +38,7 @@ from ftprof.profiler.ledger import diagnose
 from ftprof.profiler.processes import prepare
 from ftprof.profiler.record import RunRecord
 from ftprof.profiler.rows import RowSet, write_rows
+from ftprof.profiler.weights import weight_files
 from ftprof.profiler.workload import Call, Workload
 
 Publish = Callable[[Audit], object]
@@ -81,7 +84,7 @@ def run(request: Request, progress: Progress, publish: Publish) -> Audit:
     """The finished audit. KeyboardInterrupt and FtprofError pass through after what was measured was published."""
     options: Options = request.options
     if options.save is not None:
-        check_destination(options.save, _protected(request.located))
+        check_destination(options.save, protected(request.located))
     budget = Budget(request.budget_s)
     prepare(request.device, offline=request.offline)
     with _scratch() as scratch:
@@ -93,7 +96,7 @@ def run(request: Request, progress: Progress, publish: Publish) -> Audit:
             device=request.device,
             seed=request.seed,
         )
-        draft = Draft(_empty(request, _workload(request, scratch)), publish, budget)
+        draft = Draft(_empty(request, workload_of(request, scratch)), publish, budget)
         _announce(request, context)
         try:
             _stages(context, draft, request)
@@ -103,6 +106,8 @@ def run(request: Request, progress: Progress, publish: Publish) -> Audit:
         except FtprofError as error:
             draft.warn(f"Stopped: {error.message}")
             raise
+        finally:
+            context.end_workers()
         return draft.audit
 
 
@@ -115,11 +120,13 @@ def _scratch() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _protected(located: Located) -> list[Path]:
+def protected(located: Located) -> list[Path]:
+    """The user's own directories, which are never written to."""
     return [Path(path) for path in (located.model, located.adapter, located.base_directory) if path]
 
 
-def _workload(request: Request, scratch: Path) -> Workload:
+def workload_of(request: Request, scratch: Path) -> Workload:
+    """The recipe, before prompts were looked at; its rows are written to `scratch`."""
     located = request.located
     digest = write_rows(request.rows.rows, scratch / "rows.jsonl")
     return Workload(
@@ -169,9 +176,9 @@ def _empty(request: Request, workload: Workload) -> Audit:
 
 
 def weight_paths(located: Located) -> list[Path]:
-    """Safetensors files that a load reads."""
-    folders = [Path(path) for path in (located.model, located.adapter) if path]
-    return [path for folder in folders for path in sorted(folder.rglob("*.safetensors"))]
+    """Safetensors files that a load reads; what else lies in the directory (checkpoints, other formats) is not."""
+    adapter = sorted(Path(located.adapter).glob("adapter_model*.safetensors")) if located.adapter else []
+    return [*weight_files(Path(located.model)), *adapter]
 
 
 def _announce(request: Request, context: Context) -> None:
@@ -195,14 +202,10 @@ def _stages(context: Context, draft: Draft, request: Request) -> None:
     draft.set(machine=machine, environment=environment(request.device, machine.fingerprint))
     files = weight_paths(request.located)
     original = Variant(context, "original", draft.audit.workload)
-    try:
-        best, controls = _measured(context, draft, original, files)
-        improved = _improved(context, draft, best, request.rows)
-        _finish(context, draft, best, improved, request.located)
-        _grade(context, draft, best, controls, peak)
-        improved.best.variant.close()
-    finally:
-        original.close()
+    best, controls = _measured(context, draft, original, files)
+    improved = _improved(context, draft, best, request.rows)
+    _finish(context, draft, best, improved, request.located)
+    _grade(context, draft, best, controls, peak)
 
 
 def _measured(
@@ -219,6 +222,8 @@ def _measured(
         draft.audit.settings, objective_scenario=objective[0], objective_phase=objective[1]
     )
     assert draft.audit.machine is not None, "limits come first"
+    for sentence in _unlike_asked(context.options.objective, objective, draft.audit.workload.call, workload):
+        draft.warn(sentence)
     quick = baseline.quick_look(context, original, opened, draft.audit.machine)
     provisional = diagnose(quick, "single", objective[1])
     context.progress.note(f"Provisional, from a few rounds: {provisional.headline}{_provisional_lora(provisional)}")
@@ -228,6 +233,21 @@ def _measured(
     _set_diagnosis(draft, record, diagnosis, workload=original.workload)
     context.progress.note(diagnosis.headline)
     return Best(variant=original, record=record, diagnosis=diagnosis, objective=objective), _control_entries(samples)
+
+
+def _unlike_asked(asked: str, objective: tuple[str, str], call: Call, workload: Workload) -> list[str]:
+    """Where the run measures something else than the user's words say."""
+    found = []
+    if asked in ("ttft", "tpot") and workload.task != "causal-lm":
+        found.append(f"--objective {asked} is about generation; for this model {' '.join(objective)} decides instead.")
+    if asked == "throughput" and objective[0] != "batch":
+        found.append("--objective throughput needs a batch size above 1 and several rows; single end to end decides.")
+    if call.new_tokens and call.new_tokens != workload.new_tokens:
+        found.append(
+            f"Samples make {workload.new_tokens} new tokens instead of {call.new_tokens}, so that enough of them fit "
+            f"into the budget; with more tokens decode weighs more."
+        )
+    return found
 
 
 def _provisional_lora(diagnosis: Diagnosis) -> str:
@@ -297,20 +317,36 @@ def _finish(context: Context, draft: Draft, first: Best, improved: Improved, loc
         _set_diagnosis(draft, record, diagnosis)
     differences: tuple[BaseDifference, ...] = base_differences(located, diagnosis, first.record)
     draft.set(base_diff=differences)
-    last: Final | None = None
-    if context.options.fixes:
-        last = final(context, improved.best, first.variant.workload, improved.trials)
-        draft.set(final=last)
-    if last is not None and context.options.save is not None:
-        if not last.changes:
-            draft.warn(f"Nothing was kept, so nothing was saved to {context.options.save}: the original stays.")
-            return
-        try:
-            artefact = save(context, improved.best, context.options.save, _protected(located))
-            last = msgspec.structs.replace(last, artefact=artefact, load_lines=artefact.load)
-            draft.set(final=last, trials=_with_artefact(draft.audit, artefact.path))
-        except FtprofError as error:
-            draft.warn(f"Not saved: {error.message}")
+    if not context.options.fixes:
+        return
+    # Saved first: the comparison may take whatever time is left, and it needs the memory of the best one's worker.
+    artefact = _saved(context, draft, improved.best, located)
+    last = final(context, improved.best, first.variant.workload, improved.trials)
+    if artefact is not None:
+        last = msgspec.structs.replace(last, artefact=artefact, load_lines=artefact.load)
+    draft.set(final=last)
+    broken = guard_broken(last.comparison, context.options.guards) if last.comparison else None
+    if broken:
+        draft.warn(f"In the final comparison: {broken}.")
+
+
+def _saved(context: Context, draft: Draft, best: Best, located: Located) -> Artefact | None:
+    directory = context.options.save
+    if directory is None:
+        return None
+    if not best.changes:
+        draft.warn(f"Nothing was kept, so nothing was saved to {directory}: the original stays.")
+        return None
+    try:
+        artefact = save(context, best, directory, protected(located))
+    except FtprofError as error:
+        draft.warn(f"Not saved: {error.message}")
+        return None
+    if artefact.reload == "ok":
+        draft.set(trials=_with_artefact(draft.audit, artefact.path))
+    else:
+        draft.warn(f"Not saved: the copy does not reload as it was ({artefact.reload_detail}).")
+    return artefact
 
 
 def _grade(context: Context, draft: Draft, first: Best, controls: tuple[Control, ...], peak: float) -> None:

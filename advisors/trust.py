@@ -7,6 +7,7 @@ from typing import Literal
 
 from ftprof.advisors.audit import Control, Final, Trial, Trust
 from ftprof.profiler.diagnosis import Diagnosis, Lora
+from ftprof.profiler.paired import MIN_PAIRS
 from ftprof.profiler.record import RunRecord
 
 # Limits from the method: a control wider than the largest change that counts as none proves little (3 %), limits that
@@ -54,6 +55,8 @@ def _control_reasons(controls: Sequence[Control], objective: tuple[str, str]) ->
         if (control.scenario, control.phase) != objective:
             continue
         ratio = control.ratio
+        if ratio.pairs < MIN_PAIRS:
+            return [f"only {ratio.pairs} pairs of the model against itself could be taken"]
         if not ratio.low <= 1.0 <= ratio.high:
             return [f"the model against itself reads {ratio.speedup:.3f}x ({ratio.low:.3f} to {ratio.high:.3f}), not 1"]
         if max(ratio.high - 1, 1 - ratio.low) > WIDE_CONTROL:

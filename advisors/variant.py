@@ -13,21 +13,37 @@ Times = dict[str, float]
 class Variant:
     """Starts its worker when it is first asked for, and again after `close`."""
 
-    def __init__(self, context: Context, name: str, workload: Workload, handle: Handle | None = None) -> None:
+    def __init__(self, context: Context, name: str, workload: Workload) -> None:
         self.context = context
         self.name = name
         self.workload = workload
-        self._handle = handle
+        self._handle: Handle | None = None
         self.loaded: Loaded | None = None
         self.evict: tuple[str, ...] = ()
         """Files that the next load must read from the disk again."""
 
     def handle(self) -> Handle:
         """A live worker with the workload loaded. WorkerDied or FtprofError where it cannot be had."""
-        if self._handle is None:
-            self._handle = self.context.start(self.name)
-            self.loaded = self._handle.call("load", self.workload, self.evict, timeout_s=self.context.patience())
+        if self._handle is None or not self._handle.alive:
+            self.close()
+            fresh = self.context.start(self.name)
+            try:
+                self.loaded = fresh.call("load", self.workload, self.evict, timeout_s=self.context.patience())
+            except BaseException:
+                fresh.close()
+                raise
+            self._handle = fresh
         return self._handle
+
+    @property
+    def up(self) -> bool:
+        """Whether its worker runs, and therefore already has its memory."""
+        return self._handle is not None and self._handle.alive
+
+    def rest(self) -> None:
+        """Stop the worker until its next request, if there is one."""
+        if self._handle is not None:
+            self._handle.rest()
 
     def close(self) -> None:
         """End the worker, if there is one."""
@@ -53,7 +69,7 @@ class VariantArm:
         return times
 
     def leave(self) -> None:
-        self.variant.handle().rest()
+        self.variant.rest()
 
 
 class RestartArm(VariantArm):

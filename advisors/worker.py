@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ftprof.profiler.processes import Failure, quiet_start
+from ftprof.profiler.processes import Failure, RequestFailed, quiet_start
 
 if TYPE_CHECKING:
     from ftprof.profiler.engine import Engine
@@ -285,7 +285,11 @@ class Service:
             Path(folder),
             new_tokens=self._workload.new_tokens,
             limit=limit,
-            eos=self._engine.eos_ids,
+            eos=tuple(
+                dict.fromkeys(
+                    ([self._engine.eos_id] if self._engine.eos_id is not None else []) + [*self._engine.eos_ids]
+                )
+            ),
             budget_s=budget_s,
         )
 
@@ -349,5 +353,6 @@ def _sendable(error: Exception) -> Exception:
 
     if isinstance(error, FtprofError):
         return error
-    # Third-party exceptions need not survive pickling.
-    return RuntimeError(f"{type(error).__name__}: {str(error)[:500]}")
+    # Third-party exceptions need not survive pickling, and only their first line says something to a person.
+    line = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
+    return RequestFailed(f"{type(error).__name__}: {line[:300]}", "run again with --debug for the traceback")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -183,33 +184,44 @@ def diagnose(
 
 
 def _audit(request: object, out: Path | None, *, force: bool, json: bool, quiet: bool, verbose: bool) -> None:
-    from ftprof.advisors.run import Request, run
+    from ftprof.advisors.run import Request, protected, run
     from ftprof.reports.live import Live
     from ftprof.reports.output import open_output
     from ftprof.reports.write import write_audit, write_reports
 
     assert isinstance(request, Request)
-    folder = open_output(out, request.located.name, force=force)
+    if request.options.save is not None and out is not None and request.options.save.resolve() == out.resolve():
+        raise _usage(f"--save and --out are both {out}", "give them different directories")
+    folder = open_output(out, request.located.name, force=force, protected=protected(request.located))
     progress_console = _console(err=True)
     try:
         with Live(progress_console, request.budget_s, quiet=quiet or json) as live:
             audit = run(request, live, lambda audit: write_audit(audit, folder))
-    except KeyboardInterrupt as error:
-        raise FtprofError(
-            "interrupted", f"what was measured until then is in {folder / 'report.html'}", Exit.INTERRUPTED
-        ) from error
-    finally:
-        _write_what_there_is(folder)
+    except BaseException as error:
+        kept = _write_what_there_is(folder)
+        if isinstance(error, KeyboardInterrupt):
+            where = (
+                f"what was measured until then is in {folder / 'report.html'}" if kept else "nothing was measured yet"
+            )
+            raise FtprofError("interrupted", where, Exit.INTERRUPTED) from error
+        raise
     write_reports(audit, folder)
     _show(audit, folder, json=json, verbose=verbose)
+    final = audit.final
+    if request.options.save is not None and final is not None and final.changes:
+        artefact = final.artefact
+        if artefact is None or artefact.reload != "ok":
+            raise FtprofError(f"the faster model is not in {request.options.save}", f"see {folder / 'report.html'}")
 
 
-def _write_what_there_is(folder: Path) -> None:
-    """Reports of an audit that ended early; whatever ended it is being raised and says why."""
+def _write_what_there_is(folder: Path) -> bool:
+    """Reports of an audit that ended early; whether there was one. Whatever ended it is being raised and says why."""
     from ftprof.reports.write import AUDIT_NAME, load_audit, write_reports
 
-    if (folder / AUDIT_NAME).exists():
-        write_reports(load_audit(folder / AUDIT_NAME), folder)
+    if not (folder / AUDIT_NAME).exists():
+        return False
+    write_reports(load_audit(folder / AUDIT_NAME), folder)
+    return True
 
 
 def _show(audit: Audit, folder: Path, *, json: bool, verbose: bool) -> None:
@@ -327,6 +339,8 @@ def machine(
 def main() -> None:
     """Run the command line; faults become one line of what happened, one of what to do, and an exit code."""
     debug = "--debug" in sys.argv
+    # A scheduler's polite end is an interrupt: workers are ended and scratch files removed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         app()
     except FtprofError as error:

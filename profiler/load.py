@@ -90,11 +90,21 @@ def load_engine(workload: Workload, call: Call) -> tuple[TorchEngine, LoadTimes]
         lambda: _model_class(workload.task).from_pretrained(workload.model, **_options(workload, call)), workload.model
     )
     model = model.to(workload.device).eval()
+    if workload.task == "sequence-classification":
+        _give_padding(model, tokenizer)
     built = time.perf_counter()
     if workload.adapter:
         model = _guarded(lambda: _attach(model, workload, call), workload.adapter).to(workload.device).eval()
     times = LoadTimes(build_s=built - begin, adapter_s=time.perf_counter() - built if workload.adapter else 0.0)
     return TorchEngine(model, tokenizer, call, workload.task, workload.adapter), times
+
+
+def _give_padding(model: Any, tokenizer: Any) -> None:
+    """A classifier on a decoder finds the last real token by the padding id, and needs one for batches."""
+    if tokenizer.pad_token_id is None and tokenizer.eos_token is not None:
+        tokenizer.pad_token = tokenizer.eos_token
+    if getattr(model.config, "pad_token_id", None) is None:
+        model.config.pad_token_id = tokenizer.pad_token_id
 
 
 def _guarded(build: Callable[[], Any], path: str) -> Any:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # Scored completion tokens aimed at: below about 2,000 a mean KL is too wide for the INT8 limit (design section 6).
 TARGET_TOKENS = 2000
 # Prompt positions are shown, never judged; a few documents are enough for that and keep the file small.
-SHOWN_PROMPTS = 6
+SHOWN_PROMPTS, SHOWN_POSITIONS = 6, 64
 # Scored whatever the budget: the gate judges nothing on less.
 LEAST_TOKENS, LEAST_DOCUMENTS = 400, 16
 CONTINUATION = 64
@@ -48,7 +48,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def first(self) -> int:
         """The first target position whose log-probabilities are kept."""
-        return 1 if self.prompt_kept else self.start
+        return max(1, self.start - SHOWN_POSITIONS) if self.prompt_kept else self.start
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True):

@@ -39,6 +39,10 @@ class Failure(msgspec.Struct, frozen=True):
     traceback: str
 
 
+class RequestFailed(FtprofError):
+    """A request ended in an exception of a library; the worker goes on."""
+
+
 class WorkerDied(FtprofError):
     """A worker ended, hung or was killed by the system; the trial that it served is lost, the audit is not."""
 
@@ -160,10 +164,12 @@ class Handle:
         self.kill()
 
     def kill(self) -> None:
-        """End the worker now."""
+        """End the worker now, stopped or not."""
         if self._process.is_alive():
             self._process.kill()
             self._process.join(5)
+        with suppress(OSError):
+            self._pipe.close()
 
     def __enter__(self) -> Self:
         return self

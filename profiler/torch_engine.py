@@ -58,6 +58,12 @@ class TorchEngine:
         return TorchEngine(self.model, self.tokenizer, call, self.task, self.adapter_dir)
 
     @property
+    def eos_id(self) -> int | None:
+        """The token that ends a text: the tokenizer's own where the model's list of ends has several."""
+        own = self.tokenizer.eos_token_id
+        return int(own) if own is not None else next(iter(self.eos_ids), None)
+
+    @property
     def pad_id(self) -> int:
         """The padding token; end-of-sequence where the tokenizer has none, else 0 (masked out anyway)."""
         for token in (self.tokenizer.pad_token_id, self.tokenizer.eos_token_id):

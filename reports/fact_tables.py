@@ -155,7 +155,7 @@ def controls(audit: Audit) -> Table:
         (wording.capital(wording.place(audit, entry.scenario, entry.phase)), units.speedup(entry.ratio))
         for entry in entries
     ]
-    return table("The original against itself in two processes", ("Phase", "Ratio (95% interval)"), rows)
+    return table("The original against itself", ("Phase", "Ratio (95% interval)"), rows)
 
 
 def machine(audit: Audit) -> Table:

@@ -6,23 +6,32 @@ import datetime
 import io
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from ftprof.advisors.audit import Audit
 from ftprof.profiler.errors import Exit, FtprofError
+from ftprof.reports.write import AUDIT_NAME
 
 ROOT = Path("ftprof-out")
 
 
-def open_output(out: Path | None, name: str, *, force: bool) -> Path:
+def open_output(out: Path | None, name: str, *, force: bool, protected: Sequence[Path] = ()) -> Path:
     """The directory for a run's files, made and checked before anything is measured.
 
-    Without `out`, a new one below ftprof-out/ with the model's name and the time. FtprofError where it cannot be
-    written, or holds files and `force` is off.
+    Without `out`, a new one below ftprof-out/ with the model's name and the time. `protected` are the user's model
+    directories, in which nothing is ever made. FtprofError where it cannot be written, lies in a protected directory,
+    or holds files and `force` is off.
     """
     if out is None:
         stem = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:60] or "model"
         out = ROOT / f"{stem}-{datetime.datetime.now():%Y%m%d-%H%M%S}"
+    resolved = out.resolve()
+    for path in protected:
+        if resolved == path.resolve() or path.resolve() in resolved.parents:
+            raise FtprofError(
+                f"{out} is in the model's own directory {path}", "give --out a directory elsewhere", Exit.USAGE
+            )
     try:
         out.mkdir(parents=True, exist_ok=True)
         if any(out.iterdir()) and not force:
@@ -33,6 +42,8 @@ def open_output(out: Path | None, name: str, *, force: bool) -> Path:
         ) from error
     if not os.access(out, os.W_OK):
         raise FtprofError(f"cannot write to {out}", "give --out a directory of your own", Exit.USAGE)
+    # With --force an older run's document may be here; it must not be taken for this run's if this one ends early.
+    (out / AUDIT_NAME).unlink(missing_ok=True)
     return out
 
 
@@ -47,9 +58,9 @@ def rendered(audit: Audit, format: str) -> str:
 
         return markdown.render(audit)
     if format == "json":
-        import msgspec
+        from ftprof.reports.document import serialised
 
-        return msgspec.json.format(msgspec.json.encode(audit), indent=2).decode() + "\n"
+        return serialised(audit).decode()
     return _text(audit)
 
 

@@ -28,8 +28,9 @@ SMOLLM2, MINILM = "smollm2-tickets", "minilm-tickets"
 RECIPES: dict[str, Recipe] = {
     "smollm2-healthy": Recipe(
         sample=SMOLLM2,
-        planted="nothing: merged, SDPA, padded to the longest, ordered by length",
-        call={"dtype": "float32", "attention": "sdpa", "padding": "longest", "order": "length"},
+        planted="nothing: merged, bf16, SDPA, padded to the longest, ordered by length",
+        dtype="bfloat16",
+        call={"dtype": "bfloat16", "attention": "sdpa", "padding": "longest", "order": "length"},
     ),
     "smollm2-merged-no-cache": Recipe(
         sample=SMOLLM2,
@@ -41,7 +42,6 @@ RECIPES: dict[str, Recipe] = {
         planted="nothing that matters: use_cache is false in config.json alone, which generate() does not read",
         no_cache_in="config.json",
     ),
-    "smollm2-eager": Recipe(sample=SMOLLM2, planted="eager attention", call={"attention": "eager"}),
     "smollm2-adapter-dtype": Recipe(
         sample=SMOLLM2,
         planted="an adapter that PEFT loads in fp32 on a base in bf16, so every layer casts",

@@ -133,6 +133,10 @@ def save_into_a_full_directory(root: Path) -> list[str]:
     return [str(root / "base"), "--out", str(root / "out"), "--save", str(root / "adapter")]
 
 
+def output_in_the_model(root: Path) -> list[str]:
+    return [str(root / "base"), "--out", str(root / "base" / "report")]
+
+
 def bad_budget(root: Path) -> list[str]:
     return [str(root / "base"), "--budget", "soon"]
 
@@ -180,6 +184,7 @@ def checkpoints_only(root: Path) -> list[str]:
         (output_is_a_file, Exit.USAGE, "out", "--out"),
         (save_into_the_model, Exit.USAGE, "better", "--save"),
         (save_into_a_full_directory, Exit.USAGE, "adapter", "--save"),
+        (output_in_the_model, Exit.USAGE, "own directory", "--out"),
         (bad_budget, Exit.USAGE, "soon", "300s"),
         (bad_objective, Exit.USAGE, "ttfft", "ttft"),
         (bad_guard, Exit.USAGE, "ttft=fast", "ttft=1.1"),

@@ -194,17 +194,21 @@ def test_two_variants_that_do_not_fit_are_compared_in_blocks(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
-def test_ctrl_c_keeps_what_was_measured(tmp_path: Path, tiny_base: Path, tiny_adapter: Path, tiny_rows: Path) -> None:
+@pytest.mark.parametrize("moment", ["timing, against", "trying unmerged-adapter"])
+def test_ctrl_c_keeps_what_was_measured(
+    moment: str, tmp_path: Path, tiny_base: Path, tiny_adapter: Path, tiny_rows: Path
+) -> None:
     out = tmp_path / "out"
     arguments = ["diagnose", str(tiny_adapter), "--base", str(tiny_base), "--data", str(tiny_rows), "--out", str(out)]
+    arguments += ["--budget", "60s"]
     process = subprocess.Popen(
         [sys.executable, "-m", "ftprof", *arguments], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
     for line in process.stderr:
-        if "Provisional" in line:
+        if moment in line:
             break
-    time.sleep(0.5)
+    time.sleep(2.0)
     process.send_signal(signal.SIGINT)
     rest = process.stderr.read()
     assert process.wait(60) == 130

@@ -24,6 +24,8 @@ from ftprof.profiler.workload import Workload
 PROCESSES = 3
 """Fresh processes a side: what differs from process to process (layout, addresses) must show in the interval."""
 OBJECTIVE_SHARE, OTHER_SHARE = 0.6, 0.2
+MOST_SHARE = 0.3
+"""Of the budget; what is left beyond is given back to the user."""
 
 
 def final(context: Context, best: Best, original: Workload, trials: Sequence[Trial]) -> Final:
@@ -32,7 +34,8 @@ def final(context: Context, best: Best, original: Workload, trials: Sequence[Tri
     lines = load_lines(best.variant.workload, best.variant.loaded)
     if not best.changes:
         return Final(changes=(), comparison=None, objective=None, quality=None, load_lines=lines)
-    rounds, processes = _rounds(context, best, original, max(5.0, context.budget.left()))
+    seconds = min(context.budget.left(), MOST_SHARE * context.budget.total_s)
+    rounds, processes = _rounds(context, best, original, max(5.0, seconds))
     samples = {name: merged(found) for name, found in rounds.items()}
     quality = [trial.quality for trial in trials if trial.status == "kept"]
     bare = Final(

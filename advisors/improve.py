@@ -99,13 +99,22 @@ def _unmade(entry: AdviceEntry, best: Best, status: str, why: str) -> Trial:
     )
 
 
-def improve(context: Context, best: Best, gate: Gate, on_change: Callable[[Improved], None]) -> Improved:
-    """Try fixes until none is left or the time is; `on_change` sees the state after each trial."""
-    trials: list[Trial] = []
+def improve(
+    context: Context,
+    best: Best,
+    gate: Gate,
+    on_change: Callable[[Improved], None],
+    earlier: Sequence[Trial] = (),
+) -> Improved:
+    """Try fixes until none is left or the time is; `on_change` sees the state after each trial.
+
+    `earlier` are trials of an earlier run that stay decided.
+    """
+    trials = list(earlier)
     pairs: tuple[AblationPair, ...] = ()
-    tried: set[str] = set()
-    best, advice = advised(context, best)
-    first = advice
+    tried = {trial.rule for trial in earlier}
+    best, first = advised(context, best)
+    best, advice = _with_earlier(context, best, first, earlier)
     while waiting := _waiting(advice, best, tried, context):
         on_change(Improved(best=best, advice=first, trials=tuple(trials), pairs=pairs))
         seconds = _seconds(context, len(waiting))
@@ -121,6 +130,29 @@ def improve(context: Context, best: Best, gate: Gate, on_change: Callable[[Impro
             best, advice = advised(context, outcome.better)
     trials += _refused(first, best, tried, context)
     return Improved(best=best, advice=first, trials=tuple(trials), pairs=pairs)
+
+
+def _with_earlier(context: Context, best: Best, advice: Advised, earlier: Sequence[Trial]) -> tuple[Best, Advised]:
+    """The best variant with the fixes that an earlier run kept, timed and advised on; as it is where it kept none."""
+    kept = tuple(trial.change for trial in earlier if trial.status == "kept" and trial.change is not None)
+    if not kept:
+        return best, advice
+    context.progress.stage("the variant that the earlier run kept")
+    workload = msgspec.structs.replace(best.variant.workload, changes=kept)
+    variant = Variant(context, "resumed", workload)
+    samples: dict[str, Samples] = {scenario.name: _alone(variant, scenario.name) for scenario in workload.scenarios}
+    better = _better(context, best, variant, samples)
+    best.variant.close()
+    return advised(context, better)
+
+
+def _alone(variant: Variant, scenario: str) -> Samples:
+    """A few samples of one variant with nothing beside it; they feed the diagnosis, no comparison."""
+    arm = VariantArm(variant)
+    arm.enter(scenario, 0)
+    units = [arm.sample(scenario, unit) for unit in range(3)]
+    phases = {phase: tuple(times[phase] for times in units) for phase in units[0]}
+    return Samples(sequence=("B",) * len(units), phases=phases)
 
 
 def _waiting(advice: Advised, best: Best, tried: set[str], context: Context) -> list[AdviceEntry]:

@@ -15,7 +15,7 @@ import msgspec
 from ftprof.advisors import baseline
 from ftprof.advisors.advise import Advised, applies
 from ftprof.advisors.artefact import check_destination, save
-from ftprof.advisors.audit import Artefact, Audit, BaseDifference, Control, ModelEntry, PhaseEntry, Settings
+from ftprof.advisors.audit import Artefact, Audit, BaseDifference, Control, ModelEntry, PhaseEntry, Settings, Trial
 from ftprof.advisors.base_costs import base_differences
 from ftprof.advisors.budget import Budget
 from ftprof.advisors.context import Context, Options, objective_of
@@ -27,6 +27,7 @@ from ftprof.advisors.final import final
 from ftprof.advisors.gate import open_gate
 from ftprof.advisors.improve import Best, Improved, advised, improve, unloaded_pairs
 from ftprof.advisors.progress import Progress
+from ftprof.advisors.resume import decided
 from ftprof.advisors.rules import load_rules
 from ftprof.advisors.trust import trust
 from ftprof.advisors.variant import Variant
@@ -57,6 +58,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     offline: bool = False
     command: str = ""
     version: str = ""
+    previous: Audit | None = None
+    """An earlier audit of the same model to go on from."""
 
 
 class Draft:
@@ -202,8 +205,9 @@ def _stages(context: Context, draft: Draft, request: Request) -> None:
     draft.set(machine=machine, environment=environment(request.device, machine.fingerprint))
     files = weight_paths(request.located)
     original = Variant(context, "original", draft.audit.workload)
+    earlier = decided(request.previous, draft.audit) if request.previous else ()
     best, controls = _measured(context, draft, original, files)
-    improved = _improved(context, draft, best, request.rows)
+    improved = _improved(context, draft, best, request.rows, earlier)
     _finish(context, draft, best, improved, request.located)
     _grade(context, draft, best, controls, peak)
 
@@ -286,7 +290,7 @@ def _set_diagnosis(draft: Draft, record: RunRecord, diagnosis: Diagnosis, **part
     )
 
 
-def _improved(context: Context, draft: Draft, best: Best, rows: RowSet) -> Improved:
+def _improved(context: Context, draft: Draft, best: Best, rows: RowSet, earlier: tuple[Trial, ...]) -> Improved:
     def publish(state: Improved) -> None:
         draft.set(advice=state.advice.entries, checked=_checked(state.advice, original.record), trials=state.trials)
 
@@ -297,7 +301,7 @@ def _improved(context: Context, draft: Draft, best: Best, rows: RowSet) -> Impro
         publish(improved)
         return improved
     gate = open_gate(context, best.variant, rows.rows)
-    improved = improve(context, best, gate, publish)
+    improved = improve(context, best, gate, publish, earlier)
     publish(improved)
     return improved
 

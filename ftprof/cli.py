@@ -47,6 +47,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the audit as JSON on s
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress, only the verdict.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="The whole report on the terminal.")]
 Force = Annotated[bool, typer.Option("--force", help="Write into an output directory that is not empty.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on from the audit.json in --out: decided trials stay.")]
 Trust = Annotated[bool, typer.Option("--trust-remote-code", help="Run code that the model directory brings along.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 Seed = Annotated[int, typer.Option(help="Seed of sampling rows and of the order of measurements.")]
@@ -143,6 +144,7 @@ def diagnose(
     out: Out = None,
     device: Device = "cpu",
     offline: Offline = False,
+    resume: Resume = False,
     seed: Seed = 0,
     json: Json = False,
     quiet: Quiet = False,
@@ -156,8 +158,12 @@ def diagnose(
     from ftprof.profiler.callfile import load_call
     from ftprof.profiler.directory import inspect
     from ftprof.profiler.rows import load_rows
+    from ftprof.reports.write import load_audit
     from ftprof.samples.prepared import prepared_bases
 
+    if resume and out is None:
+        raise _usage("--resume needs the directory of the earlier run", "add --out DIR")
+    previous = load_audit(out) if resume and out is not None else None
     options = _options(objective, max_loss, guard, no_fix, save)
     seconds, used = parse_budget(budget), load_call(call)
     located = inspect(
@@ -179,8 +185,9 @@ def diagnose(
         offline=offline,
         command=shlex.join(["ftprof", *sys.argv[1:]]),
         version=__version__,
+        previous=previous,
     )
-    _audit(request, out, force=force, json=json, quiet=quiet, verbose=verbose)
+    _audit(request, out, force=force or resume, json=json, quiet=quiet, verbose=verbose)
 
 
 def _audit(request: object, out: Path | None, *, force: bool, json: bool, quiet: bool, verbose: bool) -> None:

@@ -71,9 +71,24 @@ def quiet_start(log: str) -> None:
     os.dup2(file, 1)
     os.dup2(file, 2)
     if sys.platform == "linux":
-        with suppress(OSError, AttributeError):
-            # A worker stopped with SIGSTOP would otherwise outlive a killed conductor. 1 is PR_SET_PDEATHSIG.
-            ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+        _die_with_the_fork_server()
+
+
+def _die_with_the_fork_server() -> None:
+    """A worker stopped with SIGSTOP reads no end-of-file; without this it would outlive a killed conductor.
+
+    The server ends when nobody holds its alive pipe any more, and each worker is handed a copy of that; then the
+    parent-death signal (1 is PR_SET_PDEATHSIG) ends the workers.
+    """
+    from multiprocessing import forkserver
+
+    server = getattr(forkserver, "_forkserver", None)
+    alive: int | None = getattr(server, "_forkserver_alive_fd", None)
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+        if server is not None and alive is not None:
+            os.close(alive)
+            server._forkserver_alive_fd = None
 
 
 class Handle:

@@ -88,7 +88,7 @@ def test_the_lora_sample_end_to_end(tmp_path: Path) -> None:
     sample = demo_sample("smollm2-tickets")
     before = digest_directory(sample.model), digest_directory(sample.base)
     save = tmp_path / "faster"
-    audit, _ = audit_of(sample.model, sample.base, sample.data, options=Options(save=save), budget_s=200.0)
+    audit, _ = audit_of(sample.model, sample.base, sample.data, options=Options(save=save), budget_s=170.0)
     assert before == (digest_directory(sample.model), digest_directory(sample.base))
     assert audit.settings.complete
     trial = next(trial for trial in audit.trials if trial.rule == "unmerged-adapter")
@@ -110,7 +110,7 @@ def test_the_lora_sample_end_to_end(tmp_path: Path) -> None:
 
 def test_the_classifier_sample_end_to_end() -> None:
     sample = demo_sample("minilm-tickets")
-    audit, _ = audit_of(sample.model, sample.base, sample.data, budget_s=110.0)
+    audit, _ = audit_of(sample.model, sample.base, sample.data, budget_s=80.0)
     kept = [trial for trial in audit.trials if trial.status == "kept"]
     assert kept, [(trial.rule, trial.status, trial.why) for trial in audit.trials]
     for trial in kept:

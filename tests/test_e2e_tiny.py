@@ -20,6 +20,7 @@ from ftprof.advisors.progress import Silent
 from ftprof.advisors.run import Request, run
 from ftprof.profiler.digest import digest_directory
 from ftprof.profiler.directory import inspect
+from ftprof.profiler.errors import FtprofError
 from ftprof.profiler.rows import load_rows
 from ftprof.profiler.workload import Call
 
@@ -34,6 +35,7 @@ def audit_of(
     options: Options | None = None,
     budget_s: float = 60.0,
     call: Call | None = None,
+    previous: Audit | None = None,
 ) -> tuple[Audit, list[Audit]]:
     """A run in this process's workers; the finished audit and every published state."""
     located = inspect(str(model), base=str(base) if base else None, offline=True)
@@ -46,6 +48,7 @@ def audit_of(
         offline=True,
         command="test",
         version=__version__,
+        previous=previous,
     )
     published: list[Audit] = []
     return run(request, Silent(), published.append), published
@@ -128,6 +131,26 @@ def test_the_document_is_published_as_it_grows(adapter_run: tuple[Audit, list[Au
     assert spent == sorted(spent)
 
 
+def test_a_resumed_run_keeps_what_was_decided(
+    adapter_run: tuple[Audit, Any, Any], tiny_base: Path, tiny_adapter: Path, tiny_rows: Path
+) -> None:
+    first = adapter_run[0]
+    audit, _ = audit_of(tiny_adapter, tiny_base, tiny_rows, budget_s=30.0, previous=first)
+    assert next(trial for trial in audit.trials if trial.status == "kept").objective == next(
+        trial.objective for trial in first.trials if trial.status == "kept"
+    )
+    assert audit.final is not None
+    assert [change.rule for change in audit.final.changes] == ["unmerged-adapter"]
+    assert audit.final.comparison is not None
+
+
+def test_another_models_audit_cannot_be_resumed(
+    adapter_run: tuple[Audit, Any, Any], tiny_base: Path, tiny_rows: Path
+) -> None:
+    with pytest.raises(FtprofError, match="the model is not what the earlier run had"):
+        audit_of(tiny_base, None, tiny_rows, budget_s=30.0, previous=adapter_run[0])
+
+
 @pytest.mark.parametrize("kind", ["classifier", "embedder"])
 def test_encoders(kind: str, request: pytest.FixtureRequest, tiny_rows: Path) -> None:
     model: Path = request.getfixturevalue(f"tiny_{kind}")
@@ -180,7 +203,7 @@ def test_two_variants_that_do_not_fit_are_compared_in_blocks(
     tiny_base: Path, tiny_adapter: Path, tiny_rows: Path
 ) -> None:
     audit, _ = audit_of(
-        tiny_adapter, tiny_base, tiny_rows, options=Options(memory_limit_bytes=600 * 2**20), budget_s=120.0
+        tiny_adapter, tiny_base, tiny_rows, options=Options(memory_limit_bytes=600 * 2**20), budget_s=60.0
     )
     merged = next(trial for trial in audit.trials if trial.rule == "unmerged-adapter")
     assert merged.objective is not None

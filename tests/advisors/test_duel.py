@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from ftprof.advisors.budget import Budget
+from ftprof.advisors.budget import FINAL_SHARE, Budget
 from ftprof.advisors.duel import Samples, duel, merged, ratios
 
 
@@ -104,9 +104,9 @@ def test_merging_keeps_every_sample_of_both() -> None:
 def test_the_budget_is_a_wall_and_keeps_its_reserve() -> None:
     clock = Clock()
     budget = Budget(100.0, clock)
-    clock.time_s += 80.0
-    assert budget.left() == pytest.approx(20.0)
-    assert budget.left_for_trials() == pytest.approx(5.0)
-    assert budget.until(60.0) == pytest.approx(clock.time_s + 20.0)
+    clock.time_s += 70.0
+    assert budget.left() == pytest.approx(30.0)
+    assert budget.left_for_trials() == pytest.approx(30.0 - 100.0 * FINAL_SHARE, abs=1e-9)
+    assert budget.until(60.0) == pytest.approx(clock.time_s + 30.0)
     clock.time_s += 40.0
     assert budget.left() == budget.left_for_trials() == 0.0

@@ -63,8 +63,9 @@ def test_new_tokens(call: Call, lengths: list[int], expected: int) -> None:
 
 
 def test_a_slow_model_gets_fewer_tokens() -> None:
-    assert affordable_tokens(32, 0.1, 0.04, 300.0) == 32
-    assert affordable_tokens(32, 0.2, 0.2, 300.0) == 8
+    assert affordable_tokens(20, 0.1, 0.04, 300.0) == 20
+    assert affordable_tokens(32, 0.2, 0.2, 300.0) == 6
+    assert affordable_tokens(2, 30.0, 5.0, 300.0) == 2
     assert affordable_tokens(32, 30.0, 5.0, 300.0) == 4
 
 

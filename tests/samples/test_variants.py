@@ -25,7 +25,7 @@ def test_recipes_use_known_call_keys() -> None:
 def test_an_unknown_variant_is_answered_with_the_known_ones() -> None:
     with pytest.raises(FtprofError, match="smollm2-slow") as caught:
         variants.build("smollm2-slow")
-    assert "smollm2-eager" in caught.value.hint
+    assert "minilm-padded" in caught.value.hint
 
 
 def test_the_list_says_what_is_planted(capsys: pytest.CaptureFixture[str]) -> None:

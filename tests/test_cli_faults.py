@@ -221,9 +221,7 @@ def test_a_fault_is_two_lines_and_a_code(
 def test_an_unreadable_output_directory(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], copies: Path
 ) -> None:
-    from ftprof.reports import output
-
-    monkeypatch.setattr(output.os, "access", lambda path, mode: False)
+    monkeypatch.setattr("ftprof.reports.output.os.access", lambda path, mode: False)
     assert ftprof(monkeypatch, "diagnose", str(copies / "base"), "--out", str(copies / "out")) == Exit.USAGE
     assert "cannot write" in capsys.readouterr().err
 

@@ -138,9 +138,9 @@ def classifier(folder: Path, labels: int = 3) -> Path:
         num_attention_heads=4,
         intermediate_size=128,
         max_position_embeddings=128,
-        num_labels=labels,
         pad_token_id=0,
     )
+    config.num_labels = labels
     BertForSequenceClassification(config).eval().save_pretrained(folder)
     words.save_pretrained(folder)
     return folder

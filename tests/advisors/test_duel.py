@@ -42,7 +42,8 @@ class FakeArm:
 def run(
     quads: int, deadline_s: float, slow: float = 1.0, fast: float = 0.5
 ) -> tuple[Samples, list[tuple[str, str, int]]]:
-    clock, log = Clock(), []
+    clock = Clock()
+    log: list[tuple[str, str, int]] = []
     arms = FakeArm("A", slow, clock, log), FakeArm("B", fast, clock, log)
     samples = duel(*arms, "single", quads=quads, deadline=clock.time_s + deadline_s, now=clock, half_width=0.0)
     return samples, log
@@ -79,7 +80,8 @@ def test_the_deadline_cuts_whole_quads_but_never_the_first() -> None:
 
 
 def test_a_precise_result_stops_early() -> None:
-    clock, log = Clock(), []
+    clock = Clock()
+    log: list[tuple[str, str, int]] = []
     arms = FakeArm("A", 1.0, clock, log), FakeArm("B", 0.5, clock, log)
     samples = duel(*arms, "single", quads=16, deadline=1e9, now=clock, half_width=0.02)
     assert 12 <= len(samples.sequence) // 2 < 32

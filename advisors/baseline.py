@@ -12,7 +12,7 @@ import msgspec
 from ftprof.advisors.context import Context, objective_of
 from ftprof.advisors.duel import AdapterArm, Arm, Samples, duel
 from ftprof.advisors.memory import fits
-from ftprof.advisors.plan import BATCH_TOKENS, affordable_tokens, repeats_for, scenarios, wanted_tokens
+from ftprof.advisors.plan import BATCH_TOKENS, affordable_rows, affordable_tokens, repeats_for, scenarios, wanted_tokens
 from ftprof.advisors.variant import SameArm, Variant, VariantArm
 from ftprof.advisors.worker import Loaded
 from ftprof.profiler.errors import Exit, FtprofError
@@ -108,6 +108,10 @@ def _sized(context: Context, handle: Handle, planned: Workload, name: str) -> Wo
         made = affordable_tokens(wanted, quick["prefill"], quick["decode"], budget_s)
         sample_s = quick["prefill"] + (made - 1) * quick["decode"]
     sized = msgspec.structs.replace(planned.scenario(name), new_tokens=made, repeats=repeats_for(sample_s))
+    if batch and not causal:
+        rows = sized.units[0]
+        fit = affordable_rows(len(rows), planned.call.batch_size, sample_s, 2 * context.budget.total_s)
+        sized = msgspec.structs.replace(sized, units=(rows[:fit],), repeats=repeats_for(sample_s * fit / len(rows)))
     planned = msgspec.structs.replace(
         planned,
         scenarios=tuple(sized if one.name == name else one for one in planned.scenarios),
@@ -136,7 +140,7 @@ def quick_look(context: Context, original: Variant, opened: Opened, machine: Mac
     record = RunRecord(workload=workload, machine=machine, model=opened.loaded.model, adapter=opened.loaded.adapter)
     if opened.loaded.adapter is not None:
         context.progress.stage("first look: the adapter on and off")
-        record = msgspec.structs.replace(record, ablation=_ablation(context, handle, workload))
+        record = msgspec.structs.replace(record, ablation=_ablation(context, handle, workload, "single"))
     context.progress.stage("first look: where the time goes")
     record = msgspec.structs.replace(record, timing=_quick_timing(context, handle))
     return traced(context, handle, record, "single", unit=1)
@@ -168,7 +172,7 @@ def traced(context: Context, handle: Handle, record: RunRecord, scenario: str, u
     return msgspec.structs.replace(record, ops=(*(record.ops or ()), *ops), modules=(*(record.modules or ()), *modules))
 
 
-def _ablation(context: Context, handle: Handle, workload: Workload) -> tuple[AblationPair, ...]:
+def _ablation(context: Context, handle: Handle, workload: Workload, scenario: str) -> tuple[AblationPair, ...]:
     """The adapter on against disabled, toggled in one worker; empty where this kind cannot be switched."""
     tokens = TRACE_TOKENS if workload.task == "causal-lm" else None
     on = AdapterArm(handle, True, tokens, context.patience)
@@ -178,13 +182,13 @@ def _ablation(context: Context, handle: Handle, workload: Workload) -> tuple[Abl
         samples = duel(
             on,
             off,
-            "single",
+            scenario,
             quads=6,
             least=LEAST_QUADS,
             deadline=context.budget.until(seconds),
             now=context.budget.now,
         )
-        return ablation_pairs(samples, workload, "single", "disabled")
+        return ablation_pairs(samples, workload, scenario, "disabled")
     return ()
 
 
@@ -215,6 +219,11 @@ def complete(
         original.workload = _sized(context, handle, original.workload, "batch")
     record = msgspec.structs.replace(quick, workload=original.workload)
     controls = _controls(context, original, opened.loaded)
+    decisive = _decisive(context, original.workload)
+    if opened.loaded.adapter is not None and decisive != "single":
+        context.progress.stage("the adapter on and off")
+        pairs = _ablation(context, handle, original.workload, decisive)
+        record = msgspec.structs.replace(record, ablation=(*(record.ablation or ()), *pairs))
     if "batch" in controls:
         context.progress.stage("trace of the batch scenario")
         record = traced(context, handle, record, "batch")
@@ -252,9 +261,14 @@ def _controls(context: Context, original: Variant, loaded: Loaded) -> dict[str, 
         twin.close()
 
 
-def _timed(context: Context, workload: Workload, a: Arm, b: Arm) -> dict[str, Samples]:
+def _decisive(context: Context, workload: Workload) -> str:
+    """The scenario of the objective."""
     names = tuple(scenario.name for scenario in workload.scenarios)
-    decisive = objective_of(context.options.objective, workload.task, names)[0]
+    return objective_of(context.options.objective, workload.task, names)[0]
+
+
+def _timed(context: Context, workload: Workload, a: Arm, b: Arm) -> dict[str, Samples]:
+    decisive = _decisive(context, workload)
     found: dict[str, Samples] = {}
     for scenario in workload.scenarios:
         seconds = (CONTROL_SHARE if scenario.name == decisive else OTHER_SHARE) * context.budget.total_s

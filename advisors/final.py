@@ -30,10 +30,10 @@ MOST_SHARE = 0.3
 
 def final(context: Context, best: Best, original: Workload, trials: Sequence[Trial]) -> Final:
     """The direct comparison, unless nothing was kept; then the original is the answer."""
-    context.progress.stage("final comparison with the original, in fresh processes")
     lines = load_lines(best.variant.workload, best.variant.loaded)
     if not best.changes:
         return Final(changes=(), comparison=None, objective=None, quality=None, load_lines=lines)
+    context.progress.stage("final comparison with the original, in fresh processes")
     seconds = min(context.budget.left(), MOST_SHARE * context.budget.total_s)
     rounds, processes = _rounds(context, best, original, max(5.0, seconds))
     samples = {name: merged(found) for name, found in rounds.items()}
@@ -51,7 +51,7 @@ def final(context: Context, best: Best, original: Workload, trials: Sequence[Tri
     measured = {name: _across(ratios(samples[name]), [ratios(part) for part in rounds[name]]) for name in rounds}
     comparison = Comparison(
         ratios=measured,
-        design="interleaved ABBA quads in fresh processes of both",
+        design=f"{'alternating blocks' if _alone(context, best) else 'interleaved ABBA quads'}, fresh processes of both",
         processes=processes,
         seconds=sum(found.seconds for found in samples.values()),
     )
@@ -88,9 +88,8 @@ def _intervals(samples: dict[str, Samples], arm: str) -> dict[str, dict[str, Int
 def _rounds(context: Context, best: Best, original: Workload, seconds: float) -> tuple[dict[str, list[Samples]], int]:
     """Samples by scenario and round over PROCESSES pairs of processes, and how many started on a side; fewer, or none, where the
     time does not allow more or a worker dies."""
-    loaded = best.variant.loaded
     best.variant.close()
-    alone = loaded is not None and not fits(loaded, context.options.memory_limit_bytes, more=2)
+    alone = _alone(context, best)
     end = context.budget.until(seconds)
     parts: dict[str, list[Samples]] = {}
     rounds = 1 if alone else PROCESSES
@@ -113,6 +112,12 @@ def _rounds(context: Context, best: Best, original: Workload, seconds: float) ->
             b.close()
     started = sum(_blocks(found[0]) for found in parts.values()) if alone else done
     return parts, started
+
+
+def _alone(context: Context, best: Best) -> bool:
+    """Whether memory holds one variant at a time; asked while none is up."""
+    loaded = best.variant.loaded
+    return loaded is not None and not fits(loaded, context.options.memory_limit_bytes, more=2)
 
 
 def _blocks(samples: Samples) -> int:

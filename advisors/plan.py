@@ -53,6 +53,12 @@ def repeats_for(sample_s: float) -> int:
     return max(1, math.ceil(LEAST_SAMPLE_S / sample_s)) if sample_s > 0 else 1
 
 
+def affordable_rows(rows: int, batch_size: int, sample_s: float, budget_s: float) -> int:
+    """Rows of an encoder's batch scenario that fit into its share of the budget: at most `rows`, two batches at least."""
+    fits = int(rows * budget_s * SAMPLE_SHARE / sample_s) if sample_s > 0 else rows
+    return min(rows, max(2 * batch_size, fits - fits % batch_size))
+
+
 def affordable_tokens(wanted: int, prefill_s: float, step_s: float, budget_s: float) -> int:
     """At most `wanted`; fewer, but at least 4, where a sample would take more of the budget than SAMPLE_SHARE."""
     room = budget_s * SAMPLE_SHARE - prefill_s

@@ -163,10 +163,11 @@ class Service:
         return {phase: sum(times[phase] for times in taken) / repeats for phase in taken[0]}
 
     def warm(self, scenario: str, unit: int) -> None:
-        """A short sample whose time nobody looks at, after another worker had the machine."""
-        from ftprof.profiler.units import WARM_TOKENS
+        """A short run whose time nobody looks at, after another worker had the machine."""
+        from ftprof.profiler.units import WARM_TOKENS, run_unit
 
-        self.unit(scenario, unit, WARM_TOKENS)
+        rows = self._unit_rows(scenario, unit)[: self._engine.call.batch_size]
+        run_unit(self._engine, self._workload.task, rows, WARM_TOKENS)
 
     def set_adapter(self, on: bool) -> None:
         """Switch the adapter's mathematics on or off; its wrappers stay."""

@@ -63,10 +63,10 @@ RECIPES: dict[str, Recipe] = {
         planted="fp32 where bf16 would do",
         call={"dtype": "float32", "padding": "longest", "order": "length"},
     ),
-    "minilm-eager-fp32": Recipe(
+    "minilm-eager": Recipe(
         sample=MINILM,
-        planted="eager attention on texts of 400 to 500 tokens, in fp32",
-        call={"dtype": "float32", "attention": "eager", "padding": "longest"},
+        planted="eager attention on texts of 400 to 500 tokens",
+        call={"dtype": "bfloat16", "attention": "eager", "padding": "longest", "order": "length"},
         long_data=True,
     ),
 }

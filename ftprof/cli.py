@@ -239,8 +239,8 @@ def _show(audit: Audit, folder: Path, *, json: bool, verbose: bool) -> None:
 
     console = _console()
     (render if verbose else render_summary)(audit, console)
-    console.print(f"\nReport: {folder / 'report.html'}", soft_wrap=True, markup=False)
-    console.print(f"Explain a rule: ftprof explain {_first_rule(audit)}", soft_wrap=True, markup=False)
+    console.print(f"\nExplain a rule: ftprof explain {_first_rule(audit)}", soft_wrap=True, markup=False)
+    console.print(f"Report: {folder / 'report.html'}", soft_wrap=True, markup=False)
 
 
 def _first_rule(audit: Audit) -> str:

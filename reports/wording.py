@@ -5,7 +5,7 @@ from __future__ import annotations
 from ftprof.advisors.audit import Audit, Final, Predicted, Trade, Trial
 from ftprof.advisors.rule import PredictedRatio
 from ftprof.profiler.comparison import Ratio
-from ftprof.profiler.diagnosis import PhaseDiagnosis
+from ftprof.profiler.diagnosis import Ledger, PhaseDiagnosis
 from ftprof.profiler.quality import QualityCheck
 from ftprof.reports import clean, units
 
@@ -154,11 +154,21 @@ def limit(audit: Audit, diagnosis: PhaseDiagnosis) -> str:
         return f"{where}: what limits it is not known."
     how = "confirmed" if diagnosis.confirmed else "suspected, not confirmed"
     text = f"{where} is limited by {BOUNDS[diagnosis.bound]} ({how})"
-    if diagnosis.bound_share is not None:
+    if diagnosis.bound == "mixed" and diagnosis.ledger is not None:
+        text = (
+            f"{where} has no single limit: {_parts(diagnosis.ledger)} of its {units.duration(diagnosis.time_s.median)}"
+        )
+    elif diagnosis.bound_share is not None:
         text += f": {units.percent(diagnosis.bound_share)} of its {units.duration(diagnosis.time_s.median)}"
     if diagnosis.headroom is not None:
         text += f". It reaches {units.percent(diagnosis.headroom)} of the limit measured on this machine"
     return text + "."
+
+
+def _parts(ledger: Ledger) -> str:
+    """The two largest groups of a ledger with their shares of the time."""
+    groups = sorted(ledger.grouped().items(), key=lambda item: -item[1])[:2]
+    return " and ".join(f"{name} {units.percent(seconds / ledger.total_s)}" for name, seconds in groups)
 
 
 def trade(audit: Audit, loss: Trade, fix: str = "") -> str:

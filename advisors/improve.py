@@ -314,7 +314,8 @@ def _log_error(trial: Trial, objective: tuple[str, str], measured: Ratio | None)
 
 def _judge(trial: Trial, gate: Gate, candidate: Variant, context: Context, best: Best) -> Trial:
     context.progress.stage(f"checking the outputs of {trial.rule}")
-    quality = gate.check(candidate, *laxest([trial.rule, *(change.rule for change in best.changes)]))
+    dtype = candidate.loaded.model.dtype if candidate.loaded else ""
+    quality = gate.check(candidate, *laxest([trial.rule, *(change.rule for change in best.changes)], dtype))
     trial = msgspec.structs.replace(trial, quality=quality)
     if quality.verdict != "pass":
         return msgspec.structs.replace(trial, status="reverted", why=gate_reason(quality))
@@ -324,11 +325,15 @@ def _judge(trial: Trial, gate: Gate, candidate: Variant, context: Context, best:
     return msgspec.structs.replace(trial, status="kept", why=why)
 
 
-def laxest(names: Sequence[str]) -> tuple[Safety, Row]:
-    """Class and limits of a whole variant: its laxest change decides, since quality is judged against the original."""
+def laxest(names: Sequence[str], dtype: str) -> tuple[Safety, Row]:
+    """Class and limits of a whole variant: its laxest change decides, since quality is judged against the original.
+
+    Other rounding is small in fp32, so such a variant is held to the tighter row; in 16 bit the same fix rounds more.
+    """
     rules = [get_rule(name) for name in names]
     safety = max((rule.safety for rule in rules), key=SAFETY_ORDER.index)
-    rows = [rule.gate or ROW_OF[rule.safety] for rule in rules]
+    rounding: Row = "equivalent" if dtype == "float32" else ROW_OF["rounding"]
+    rows = [rule.gate or (rounding if rule.safety == "rounding" else ROW_OF[rule.safety]) for rule in rules]
     return safety, max(rows, key=list(TOKENS).index)
 
 

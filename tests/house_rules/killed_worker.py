@@ -47,7 +47,6 @@ RULE = Rule(
     name="killed-worker",
     title="Die",
     safety="rounding",
-    gate="equivalent",
     tasks=frozenset({"causal-lm"}),
     needs=("adapter",),
     detect=detect,

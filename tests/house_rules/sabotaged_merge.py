@@ -51,7 +51,6 @@ RULE = Rule(
     name="sabotaged-merge",
     title="Merge and damage",
     safety="rounding",
-    gate="equivalent",
     tasks=frozenset({"causal-lm"}),
     needs=("adapter",),
     detect=detect,

@@ -12,6 +12,7 @@ from ftprof.profiler.judge import judge_causal
 from ftprof.profiler.outputs import Reference, encoder_outputs, greedy, score, write_reference
 from ftprof.profiler.rows import load_rows
 from ftprof.profiler.torch_engine import TorchEngine
+from tests import tiny_directory
 from tests.profiler.test_torch_engine import engine
 
 
@@ -89,3 +90,18 @@ def test_encoder_outputs_keep_the_order_of_rows(tiny_classifier: Path, tiny_rows
     first = encoder_outputs(arrival, "sequence-classification", rows, 60.0)
     np.testing.assert_allclose(first, encoder_outputs(sorted_, "sequence-classification", rows, 60.0), atol=1e-4)
     np.testing.assert_allclose(first.sum(-1), 1.0, atol=1e-5)
+
+
+def test_one_matrix_times_1_1_and_a_swapped_adapter_are_caught(
+    tiny_base: Path, tiny_adapter: Path, tiny_rows: Path, tmp_path: Path
+) -> None:
+    tuned = engine(tiny_base, adapter=tiny_adapter)
+    found = reference(tuned, tiny_rows, tmp_path)
+    merged = tuned.with_model(tuned.model.merge_and_unload(safe_merge=True))
+    honest = judge_causal("rounding", score(merged, found, tmp_path).documents, limits="equivalent")
+    assert honest.verdict == "pass"
+    with torch.no_grad():
+        merged.model.model.layers[1].mlp.down_proj.weight.mul_(1.1)
+    assert judge_causal("rounding", score(merged, found, tmp_path).documents, limits="equivalent").verdict == "fail"
+    swapped = engine(tiny_base, adapter=tiny_directory.adapter(tmp_path / "other", tiny_base, rank=2))
+    assert judge_causal("rounding", score(swapped, found, tmp_path).documents).verdict == "fail"

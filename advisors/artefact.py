@@ -19,6 +19,7 @@ from ftprof.advisors.load_lines import load_lines
 from ftprof.advisors.rules import get_rule
 from ftprof.advisors.variant import Variant
 from ftprof.profiler.errors import Exit, FtprofError
+from ftprof.profiler.own_directories import refuse_inside
 from ftprof.profiler.workload import Call, Workload
 
 # Outputs of the reloaded copy against the worker's: the same operations on the same weights, so nearly bit-equal.
@@ -73,15 +74,10 @@ def _build(context: Context, best: Best, building: Path, directory: Path) -> tup
 
 def check_destination(directory: Path, protected: Sequence[Path]) -> None:
     """FtprofError unless `directory` is new or empty, can be written, and is not the user's own model."""
-    resolved = directory.resolve()
-    for path in protected:
-        if resolved == path.resolve() or path.resolve() in resolved.parents:
-            raise FtprofError(
-                f"{directory} is in the model's own directory", "give --save a directory elsewhere", Exit.USAGE
-            )
+    refuse_inside(directory, protected, "--save")
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise FtprofError(f"{directory} is not empty", "give --save a new directory", Exit.USAGE)
-    parent = next(path for path in resolved.parents if path.exists())
+    parent = next(path for path in directory.resolve().parents if path.exists())
     if not os.access(parent, os.W_OK):
         raise FtprofError(
             f"{parent} cannot be written to", "give --save a new directory in one of your own", Exit.USAGE

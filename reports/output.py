@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ftprof.advisors.audit import Audit
 from ftprof.profiler.errors import Exit, FtprofError
+from ftprof.profiler.own_directories import refuse_inside
 from ftprof.reports.write import AUDIT_NAME
 
 ROOT = Path("ftprof-out")
@@ -26,12 +27,7 @@ def open_output(out: Path | None, name: str, *, force: bool, protected: Sequence
     if out is None:
         stem = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:60] or "model"
         out = ROOT / f"{stem}-{datetime.datetime.now():%Y%m%d-%H%M%S}"
-    resolved = out.resolve()
-    for path in protected:
-        if resolved == path.resolve() or path.resolve() in resolved.parents:
-            raise FtprofError(
-                f"{out} is in the model's own directory {path}", "give --out a directory elsewhere", Exit.USAGE
-            )
+    refuse_inside(out, protected, "--out")
     try:
         out.mkdir(parents=True, exist_ok=True)
         if any(out.iterdir()) and not force:

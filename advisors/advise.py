@@ -12,7 +12,7 @@ from ftprof.advisors.rules import load_rules
 from ftprof.profiler.diagnosis import Diagnosis
 from ftprof.profiler.quality import Safety
 from ftprof.profiler.record import ProbeCase, RunRecord
-from ftprof.profiler.workload import Change
+from ftprof.profiler.workload import Change, labelled
 
 Objective = tuple[str, str]
 """(scenario, phase) that decides."""
@@ -30,9 +30,20 @@ class Advised(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def applies(rule: Rule, record: RunRecord) -> bool:
-    """Whether the rule is for this task and the record has the parts that it needs."""
+    """Whether the rule is for this task and engine, and the record has the parts that it needs."""
     task = record.workload.task if record.workload else None
+    if record.model is not None and record.model.engine not in rule.engines:
+        return False
     return (task is None or task in rule.tasks) and all(getattr(record, part) is not None for part in rule.needs)
+
+
+def within(max_loss: Safety, rules: Iterable[Rule]) -> tuple[list[Rule], list[Rule]]:
+    """The rules whose class `max_loss` allows, and the others."""
+    allowed: list[Rule] = []
+    forbidden: list[Rule] = []
+    for rule in rules:
+        (allowed if ORDER.index(rule.safety) <= ORDER.index(max_loss) else forbidden).append(rule)
+    return allowed, forbidden
 
 
 def wanted_probes(record: RunRecord, diagnosis: Diagnosis, rules: Iterable[Rule]) -> tuple[ProbeCase, ...]:
@@ -43,8 +54,11 @@ def wanted_probes(record: RunRecord, diagnosis: Diagnosis, rules: Iterable[Rule]
 def _probes_of(rule: Rule, record: RunRecord, diagnosis: Diagnosis) -> tuple[ProbeCase, ...]:
     try:
         finding = rule.detect(record, diagnosis) if applies(rule, record) else None
-        tried = finding is not None and rule.refuse(record, finding) is None
-        return rule.probes(record, finding) if finding and tried else ()
+        if finding is None:
+            return ()
+        options = [msgspec.structs.replace(finding, options=options) for options in rule.alternatives(record)]
+        wanted = [one for one in options if rule.refuse(record, one) is None]
+        return tuple(case for one in wanted for case in rule.probes(record, one))
     except Exception:  # noqa: BLE001 - any fault of a rule: `advise` meets it again and writes it down
         return ()
 
@@ -63,36 +77,40 @@ def advise(
         if not applies(rule, record):
             continue
         try:
-            found = _examine(rule, record, diagnosis, objective, now)
+            finding = rule.detect(record, diagnosis)
+            if finding is None:
+                continue
+            for options in rule.alternatives(record):
+                asked = msgspec.structs.replace(finding, options=options)
+                found = _examine(rule, record, asked, objective, now)
+                (checked if isinstance(found, str) else entries).append(found)  # type: ignore[arg-type]
         except Exception as error:  # noqa: BLE001 - one rule's fault must not cost the others
-            found = _entry(rule, None, error=f"{type(error).__name__}: {error}")
-        if isinstance(found, str):
-            checked.append(found)
-        elif found is not None:
-            entries.append(found)
+            entries.append(_entry(rule, None, error=f"{type(error).__name__}: {error}"))
     return Advised(entries=tuple(entries), checked=tuple(checked))
 
 
 def _entry(rule: Rule, finding: Finding | None, **more: object) -> AdviceEntry:
+    options = finding.options if finding is not None else {}
     bare = AdviceEntry(
-        rule=rule.name, title=rule.title, safety=rule.safety, finding=finding, fixable=rule.fixes(), steps=rule.steps
+        rule=rule.name,
+        title=labelled(rule.title, options),
+        safety=rule.safety,
+        finding=finding,
+        options=options,
+        fixable=rule.fixes(),
+        steps=rule.steps,
     )
     return msgspec.structs.replace(bare, **more)
 
 
-def _examine(
-    rule: Rule, record: RunRecord, diagnosis: Diagnosis, objective: Objective, now: str
-) -> AdviceEntry | str | None:
-    """An entry, or the sentence why the finding was left alone, or None where the rule saw nothing."""
-    finding = rule.detect(record, diagnosis)
-    if finding is None:
-        return None
+def _examine(rule: Rule, record: RunRecord, finding: Finding, objective: Objective, now: str) -> AdviceEntry | str:
+    """An entry, or the sentence why the finding was left alone."""
     refused = rule.refuse(record, finding)
     prediction = rule.predict(record, finding)
     predicted = Predicted(ratios=prediction.ratios, basis=prediction.basis, at=now) if prediction.ratios else None
     if refused is None and rule.fixes():
         probed = bool(rule.probes(record, finding))
-        if why := _not_worth(rule.name, prediction, objective, probed=probed):
+        if why := _not_worth(labelled(rule.name, finding.options), prediction, objective, probed=probed):
             return why
     return _entry(rule, finding, predicted=predicted, refused=refused)
 
@@ -169,12 +187,12 @@ def blocked(
     if ORDER.index(entry.safety) > ORDER.index(max_loss):
         return f"its class is {entry.safety}, and --max-loss allows {max_loss}"
     rule = {rule.name: rule for rule in (load_rules() if rules is None else rules)}[entry.rule]
+    if entry.key in [change.key for change in kept]:
+        return "it is applied already"
     return _out_of_turn(rule, [change.rule for change in kept])
 
 
 def _out_of_turn(rule: Rule, kept: Sequence[str]) -> str | None:
-    if rule.name in kept:
-        return "it is applied already"
     if void := [name for name in kept if name in rule.conflicts]:
         return f"void after {', '.join(void)}"
     if missing := [name for name in rule.requires if name not in kept]:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from ftprof.advisors.artefact_digest import artefact_digest
 from ftprof.advisors.audit import Artefact
 from ftprof.advisors.context import Context
 from ftprof.advisors.improve import Best
 from ftprof.advisors.load_lines import load_lines
 from ftprof.advisors.rules import get_rule
+from ftprof.advisors.stacking import conversion
 from ftprof.advisors.variant import Variant
 from ftprof.profiler.errors import Exit, FtprofError
 from ftprof.profiler.own_directories import refuse_inside
@@ -24,14 +27,16 @@ from ftprof.profiler.workload import Call, Workload
 
 # Outputs of the reloaded copy against the worker's: the same operations on the same weights, so nearly bit-equal.
 RELOAD_TOLERANCE = 1e-3
+PLAIN = "huggingface"
+"""Folder of the merged model beside one that was built for another runtime."""
 
 
 def save(context: Context, best: Best, directory: Path, protected: Sequence[Path]) -> Artefact:
     """Write the best variant and load it again in a clean process.
 
     Built beside its destination and moved there whole, only if the reload gives the same outputs. A merged variant is
-    a plain Hugging Face directory; one that keeps its adapter is a PEFT directory on the same base. `protected` are
-    the user's directories, which are never written to. FtprofError where it cannot be saved.
+    a plain Hugging Face directory; one that keeps its adapter is a PEFT directory on the same base; one for another
+    runtime has the merged plain directory inside. `protected` are the user's directories, which are never written to. FtprofError where it cannot be saved.
     """
     check_destination(directory, protected)
     context.progress.stage(f"saving the faster model to {directory}")
@@ -55,7 +60,7 @@ def save(context: Context, best: Best, directory: Path, protected: Sequence[Path
     return Artefact(
         path=str(directory),
         load=load_lines(best.variant.workload, best.variant.loaded, str(directory)),
-        sha256=_digest(directory) if saved else "",
+        sha256=artefact_digest(directory) if saved else "",
         size_bytes=sum(path.stat().st_size for path in directory.rglob("*") if path.is_file()) if saved else 0,
         reload=outcome,
         reload_detail=detail,
@@ -65,11 +70,43 @@ def save(context: Context, best: Best, directory: Path, protected: Sequence[Path
 def _build(context: Context, best: Best, building: Path, directory: Path) -> tuple[Literal["ok", "failed"], str]:
     handle = best.variant.handle()
     handle.call("save", str(building), timeout_s=context.patience())
-    lines = load_lines(best.variant.workload, best.variant.loaded, str(directory))
-    (building / "load.py").write_text(lines + "\n", "utf-8")
+    workload, loaded = best.variant.workload, best.variant.loaded
+    (building / "load.py").write_text(load_lines(workload, loaded, str(directory)) + "\n", "utf-8")
     expected = handle.call("fingerprint", timeout_s=context.patience())
     best.variant.close()
-    return _reload(context, best, building, expected)
+    outcome, detail = _reload(context, best, building, expected)
+    fault = _fault(load_lines(workload, loaded, str(building)), context.patience()) if outcome == "ok" else None
+    if fault is not None:
+        outcome, detail = "failed", f"the lines that load it do not run in a clean process: {fault}"
+    if outcome == "ok" and conversion(workload.changes) is not None:
+        _save_plain(context, workload, building / PLAIN, directory / PLAIN)
+    return outcome, detail
+
+
+def _fault(lines: str, timeout_s: float) -> str | None:
+    """What Python code says when it fails in a process of its own, with nothing of ours in it; None where it ends well."""
+    command = [sys.executable, "-c", lines]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=timeout_s, cwd="/", check=False, text=True)
+    except subprocess.TimeoutExpired:
+        return f"not done after {timeout_s:.0f} s"
+    said = done.stderr.strip().splitlines()
+    return None if done.returncode == 0 else (said[-1][:200] if said else f"exit code {done.returncode}")
+
+
+def _save_plain(context: Context, workload: Workload, building: Path, directory: Path) -> None:
+    """The merged model without the conversion, which every tool opens; best effort, since the winner is there."""
+    changes = tuple(change for change in workload.changes if get_rule(change.rule).convert is None)
+    plain = Variant(context, "plain", msgspec.structs.replace(workload, changes=changes))
+    try:
+        plain.handle().call("save", str(building), timeout_s=context.patience())
+        lines = load_lines(plain.workload, plain.loaded, str(directory))
+        (building / "load.py").write_text(lines + "\n", "utf-8")
+    except FtprofError as error:
+        context.progress.note(f"The plain copy beside it was not saved: {error.message}")
+        shutil.rmtree(building, ignore_errors=True)
+    finally:
+        plain.close()
 
 
 def check_destination(directory: Path, protected: Sequence[Path]) -> None:
@@ -106,6 +143,8 @@ def _reload(
 def _plain(best: Best, directory: Path) -> Workload:
     """The saved copy as a workload, with the fixes that are not in its files."""
     workload = best.variant.workload
+    if conversion(workload.changes) is not None:
+        return msgspec.structs.replace(workload, built=str(directory))
     kept = tuple(change for change in workload.changes if _acts_at_run_time(change.rule))
     if best.variant.loaded is not None and best.variant.loaded.adapter is not None:
         return msgspec.structs.replace(workload, adapter=str(directory), tokenizer=str(directory))
@@ -124,14 +163,3 @@ def _acts_at_run_time(rule: str) -> bool:
     """Whether a fix is not in the saved files: attention, padding and order are; merging and the dtype are not."""
     rewrite = get_rule(rule).rewrite
     return rewrite is not None and rewrite(Call()).dtype == "auto"
-
-
-def _digest(directory: Path) -> str:
-    """sha256 over the saved weights, in order of name."""
-    digest = hashlib.sha256()
-    for path in sorted(directory.glob("*.safetensors")):
-        digest.update(path.name.encode())
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    return digest.hexdigest()

@@ -19,7 +19,7 @@ from ftprof.profiler.record import (
     ModelFacts,
     PaddingFacts,
 )
-from ftprof.profiler.workload import Change, Workload
+from ftprof.profiler.workload import Change, Options, Workload, labelled
 
 SCHEMA_VERSION = 1
 Status = Literal["kept", "reverted", "refused", "failed", "not_tried"]
@@ -40,11 +40,17 @@ class AdviceEntry(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     safety: Safety
     finding: Finding | None
+    options: Options = {}
     predicted: Predicted | None = None
     fixable: bool = True
     refused: str | None = None
     steps: str = ""
     error: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Names the entry among all others: the rule, with its options."""
+        return labelled(self.rule, self.options)
 
 
 class Trade(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +83,11 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     log_error: float | None = None
     """ln(predicted / measured) of the objective's speed-up; None where either is missing."""
+
+    @property
+    def key(self) -> str:
+        """Names the trial among all others: the rule, with its options."""
+        return labelled(self.rule, self.change.options if self.change else {})
 
 
 class Artefact(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,6 +125,8 @@ class PhaseEntry(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     time_s: Interval
     ledger: Ledger | None
+    samples: tuple[float, ...] = ()
+    """Untraced seconds in the order in which they were taken: what a percentile is computed from."""
 
 
 class BaseDifference(msgspec.Struct, frozen=True, kw_only=True):

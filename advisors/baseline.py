@@ -33,7 +33,7 @@ TRACE_TOKENS = 4
 LEAST_QUADS = 3
 """Six pairs are the fewest that can prove anything at 95 %; they are taken even where a stage's share is spent."""
 # Shares of the budget that parts of the baseline may use.
-CONTROL_SHARE, OTHER_SHARE, ABLATION_SHARE = 0.12, 0.06, 0.018
+CONTROL_SHARE, OTHER_SHARE, ABLATION_SHARE = 0.08, 0.03, 0.018
 MACHINE_S = 2.0
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from ftprof.advisors.budget import Budget
 from ftprof.advisors.progress import Progress
 from ftprof.advisors.worker import serve
 from ftprof.profiler.processes import Handle
 from ftprof.profiler.quality import Safety
+
+if TYPE_CHECKING:
+    from ftprof.profiler.built import Source
 
 OBJECTIVES = {"e2e": "e2e", "ttft": "prefill", "tpot": "decode", "throughput": "e2e"}
 """Phase behind each `--objective`; throughput is that of the batch scenario."""
@@ -24,6 +28,8 @@ class Options:
 
     objective: str = "e2e"
     max_loss: Safety = "int8"
+    runtime: Literal["any", "torch"] = "any"
+    """Whether fixes may move the model to another runtime."""
     guards: dict[str, float] = field(default_factory=dict)
     fixes: bool = True
     save: Path | None = None
@@ -42,6 +48,10 @@ class Context:
     seed: int = 0
     workers: list[Handle] = field(default_factory=list)
     """Every worker that was started, so that none is left behind, stopped or not, however the run ends."""
+    builders: list[Handle] = field(default_factory=list)
+    """Workers that convert models for other runtimes; the last one is in use."""
+    sources: dict[str, Source] = field(default_factory=dict)
+    """Plain directories that conversions started from, by what went into them."""
 
     def start(self, name: str) -> Handle:
         """A worker that holds nothing yet."""

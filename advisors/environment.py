@@ -19,6 +19,8 @@ PACKAGES = (
     "accelerate",
     "onnxruntime-gpu",
     "onnxruntime",
+    "onnxruntime-genai-cuda",
+    "onnxruntime-genai",
 )
 # Prefixes of variables that change how fast things run; values of others are nobody's business.
 PREFIXES = ("OMP_", "MKL_", "ONEDNN_", "DNNL_", "KMP_", "GOMP_", "PYTORCH_", "TORCH_", "CUDA_VISIBLE", "HF_HUB_OFFLINE")

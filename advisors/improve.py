@@ -9,26 +9,32 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from ftprof.advisors.advise import Advised, advise, blocked, rank, wanted_probes
+from ftprof.advisors.advise import Advised, advise, applies, blocked, rank, wanted_probes, within
 from ftprof.advisors.audit import AdviceEntry, Trial
 from ftprof.advisors.baseline import LEAST_QUADS, ablation_pairs, phase_timing, traced
-from ftprof.advisors.context import Context
+from ftprof.advisors.context import Context, Options
+from ftprof.advisors.conversions import probe_depths
 from ftprof.advisors.decide import enough, gate_reason, guard_broken, speed_reason, trades
 from ftprof.advisors.duel import Samples, duel, ratios
 from ftprof.advisors.gate import Gate
+from ftprof.advisors.ladder import next_rungs
+from ftprof.advisors.laxest import laxest
 from ftprof.advisors.memory import fits
-from ftprof.advisors.rules import get_rule, load_rules
+from ftprof.advisors.rule import Rule
+from ftprof.advisors.rules import load_rules
+from ftprof.advisors.stacking import MERGE, stacked
+from ftprof.advisors.untried import refused, unmade
 from ftprof.advisors.variant import RestartArm, Variant, VariantArm
 from ftprof.profiler.comparison import Comparison, Ratio
 from ftprof.profiler.diagnosis import Diagnosis
 from ftprof.profiler.errors import FtprofError
-from ftprof.profiler.judge_limits import ROW_OF, TOKENS, Row
 from ftprof.profiler.ledger import diagnose
-from ftprof.profiler.quality import Safety
-from ftprof.profiler.record import AblationPair, RunRecord
+from ftprof.profiler.record import AblationPair, ProbeCase, ProbeResult, RunRecord
 from ftprof.profiler.workload import Change
 
 PROBE_S = 8.0
+# Of timing alone; building the shallow copies takes as long again.
+DEPTH_PROBE_S = 10.0
 # A trial needs a load, a few pairs and a look at the outputs; with less of the budget than this it is not begun.
 SHORTEST_TRIAL_SHARE = 0.06
 # Of a trial's time: the objective's scenario, then the other one; the rest is loading and quality.
@@ -36,8 +42,6 @@ OBJECTIVE_SHARE, OTHER_SHARE = 0.45, 0.15
 LONGEST_TRIAL_SHARE = 0.25
 # Without fixes, the comparison with a merged copy may take this share of the budget.
 ABLATION_SHARE = 0.12
-MERGE = "unmerged-adapter"
-SAFETY_ORDER: tuple[Safety, ...] = ("exact", "rounding", "int8", "int4")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,32 +75,44 @@ def utc_now() -> str:
 
 
 def advised(context: Context, best: Best) -> tuple[Best, Advised]:
-    """Advice for the best variant, after timing what its rules asked for."""
-    rules = load_rules()
+    """Advice for the best variant, after timing what its rules asked for. Rules of a class that --max-loss forbids are
+    not looked at, since what they need to be predicted takes time."""
+    rules, forbidden = _looked_into(context.options)
     done = {result.case for result in best.record.probes or ()}
     cases = [case for case in wanted_probes(best.record, best.diagnosis, rules) if case not in done]
     if cases:
         context.progress.stage("probing what fixes would bring")
-        try:
-            results = best.variant.handle().call("probe", tuple(cases), PROBE_S, timeout_s=context.patience())
-        except FtprofError as error:
-            context.progress.note(f"The probes failed, so what needs them is not predicted: {error.message}")
-            results = ()
-        probes = (*(best.record.probes or ()), *results)
+        probes = (*(best.record.probes or ()), *_probed(context, best, cases))
         best = replace(best, record=msgspec.structs.replace(best.record, probes=probes))
-    return best, advise(best.record, best.diagnosis, rules, best.objective, now=utc_now())
+    found = advise(best.record, best.diagnosis, rules, best.objective, now=utc_now())
+    left = [f"{rule.name}: {why}: not looked at" for rule, why in forbidden if applies(rule, best.record)]
+    return best, msgspec.structs.replace(found, checked=(*found.checked, *left))
 
 
-def _unmade(entry: AdviceEntry, best: Best, status: str, why: str) -> Trial:
-    return Trial(
-        rule=entry.rule,
-        title=entry.title,
-        safety=entry.safety,
-        status=status,  # type: ignore[arg-type]
-        why=why,
-        base=best.changes,
-        predicted=entry.predicted,
-    )
+def _looked_into(options: Options) -> tuple[list[Rule], list[tuple[Rule, str]]]:
+    """The rules that the user's choices allow, and the others with the reason."""
+    allowed, forbidden = within(options.max_loss, load_rules())
+    others = [(rule, f"its class is {rule.safety}, and --max-loss allows {options.max_loss}") for rule in forbidden]
+    if options.runtime == "torch":
+        others += [(rule, "--runtime torch keeps the model on PyTorch") for rule in allowed if rule.convert]
+        allowed = [rule for rule in allowed if rule.convert is None]
+    return allowed, others
+
+
+def _probed(context: Context, best: Best, cases: Sequence[ProbeCase]) -> tuple[ProbeResult, ...]:
+    """Results of probes in the best variant's worker, and of shallow copies of the model on other runtimes."""
+    depth = tuple(case for case in cases if case.kind == "depth")
+    rest = tuple(case for case in cases if case.kind != "depth")
+    results: list[ProbeResult] = []
+    try:
+        if rest:
+            results += best.variant.handle().call("probe", rest, PROBE_S, timeout_s=context.patience())
+        best.variant.rest()
+        if depth:
+            results += probe_depths(context, best.variant.workload, depth, DEPTH_PROBE_S)
+    except FtprofError as error:
+        context.progress.note(f"Probes failed, so what needs them is not predicted: {error.message}")
+    return tuple(results)
 
 
 def improve(
@@ -112,29 +128,32 @@ def improve(
     """
     trials = list(earlier)
     pairs: tuple[AblationPair, ...] = ()
-    tried = {trial.rule for trial in earlier}
+    tried = {trial.key for trial in earlier}
     best, first = advised(context, best)
     best, advice = _with_earlier(context, best, first, earlier)
-    while waiting := _waiting(advice, best, tried, context):
+    while waiting := _waiting(advice, best, tried, context, trials):
         on_change(Improved(best=best, advice=first, trials=tuple(trials), pairs=pairs))
         seconds = _seconds(context, len(waiting))
         if seconds < SHORTEST_TRIAL_SHARE * context.budget.total_s:
-            trials += [_unmade(left, best, "not_tried", "the budget was spent") for left in waiting]
-            tried |= {left.rule for left in waiting}
+            trials += [unmade(left, best.changes, "not_tried", "the budget was spent") for left in waiting]
+            tried |= {left.key for left in waiting}
             break
-        tried.add(waiting[0].rule)
+        tried.add(waiting[0].key)
         outcome = attempt(context, best, gate, waiting[0], seconds)
         trials.append(outcome.trial)
         pairs = pairs or outcome.pairs
         if outcome.better is not None:
             best, advice = advised(context, outcome.better)
-    trials += _refused(first, best, tried, context)
+    trials += refused(first, advice, best.changes, tried, context.options.max_loss, trials)
     return Improved(best=best, advice=first, trials=tuple(trials), pairs=pairs)
 
 
 def _with_earlier(context: Context, best: Best, advice: Advised, earlier: Sequence[Trial]) -> tuple[Best, Advised]:
     """The best variant with the fixes that an earlier run kept, timed and advised on; as it is where it kept none."""
-    kept = tuple(trial.change for trial in earlier if trial.status == "kept" and trial.change is not None)
+    kept: tuple[Change, ...] = ()
+    for trial in earlier:
+        if trial.status == "kept" and trial.change is not None:
+            kept = stacked(kept, trial.change, attached=best.record.adapter is not None)
     if not kept:
         return best, advice
     context.progress.stage("the variant that the earlier run kept")
@@ -155,31 +174,23 @@ def _alone(variant: Variant, scenario: str) -> Samples:
     return Samples(sequence=("B",) * len(units), phases=phases)
 
 
-def _waiting(advice: Advised, best: Best, tried: set[str], context: Context) -> list[AdviceEntry]:
+def _waiting(
+    advice: Advised, best: Best, tried: set[str], context: Context, trials: Sequence[Trial]
+) -> list[AdviceEntry]:
     rules = load_rules()
     entries = [
         entry
-        for entry in advice.entries
-        if entry.rule not in tried and blocked(entry, best.changes, context.options.max_loss, rules) is None
+        for entry in next_rungs(advice.entries, tried, trials)
+        if entry.key not in tried and blocked(entry, best.changes, context.options.max_loss, rules) is None
     ]
     return list(rank(entries, 1.0, best.objective))
 
 
-def _refused(advice: Advised, best: Best, tried: set[str], context: Context) -> list[Trial]:
-    """Fixes that were found at first and never tried, with the reason."""
-    found = []
-    for entry in advice.entries:
-        if entry.rule in tried or not entry.fixable:
-            continue
-        why = entry.error or blocked(entry, best.changes, context.options.max_loss)
-        if why is not None:
-            found.append(_unmade(entry, best, "failed" if entry.error else "refused", why))
-    return found
-
-
 def _seconds(context: Context, waiting: int) -> float:
-    longest = LONGEST_TRIAL_SHARE * context.budget.total_s
-    return min(longest, context.budget.left_for_trials() / max(1, min(waiting, 3)))
+    """Seconds of the next trial: an even part of what is left, since the later ones can gain as much."""
+    longest, shortest = LONGEST_TRIAL_SHARE * context.budget.total_s, SHORTEST_TRIAL_SHARE * context.budget.total_s
+    left = context.budget.left_for_trials()
+    return min(left, longest, max(shortest, left / max(1, waiting)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,16 +205,18 @@ class Outcome:
 def attempt(context: Context, best: Best, gate: Gate, entry: AdviceEntry, seconds: float) -> Outcome:
     """One trial within about `seconds`. A trial that fails costs itself only."""
     begin = context.budget.now()
-    context.progress.stage(f"trying {entry.rule}: {entry.title}")
-    change = Change(rule=entry.rule)
-    trial = msgspec.structs.replace(_unmade(entry, best, "failed", ""), change=change)
-    candidate = Variant(context, entry.rule, best.variant.workload.with_change(change))
+    context.progress.stage(f"trying {entry.key}: {entry.title}")
+    trial = unmade(entry, best.changes, "failed", "")
+    assert trial.change is not None, "every trial has its change"
+    workload, attached = best.variant.workload, best.record.adapter is not None
+    changes = stacked(workload.changes, trial.change, attached=attached)
+    candidate = Variant(context, entry.rule, msgspec.structs.replace(workload, changes=changes))
     try:
         outcome = _attempt(context, best, candidate, trial, gate, seconds)
     except FtprofError as error:
         outcome = Outcome(trial=msgspec.structs.replace(trial, status="failed", why=error.message))
     (best.variant if outcome.better is not None else candidate).close()
-    context.progress.note(f"{entry.rule}: {outcome.trial.status}. {outcome.trial.why}")
+    context.progress.note(f"{entry.key}: {outcome.trial.status}. {outcome.trial.why}")
     timed = msgspec.structs.replace(outcome.trial, seconds=context.budget.now() - begin)
     return replace(outcome, trial=timed)
 
@@ -221,7 +234,7 @@ def _attempt(context: Context, best: Best, candidate: Variant, trial: Trial, gat
 
 def _unloaded(best: Best, candidate: Variant, samples: dict[str, Samples]) -> tuple[AblationPair, ...]:
     """The duel of the original against the merged model is the adapter's ablation."""
-    if best.changes or best.record.adapter is None or candidate.loaded is None or candidate.loaded.adapter is not None:
+    if best.changes or [change.rule for change in candidate.workload.changes] != [MERGE]:
         return ()
     workload = candidate.workload
     return tuple(pair for name, found in samples.items() for pair in ablation_pairs(found, workload, name, "unloaded"))
@@ -315,7 +328,7 @@ def _log_error(trial: Trial, objective: tuple[str, str], measured: Ratio | None)
 def _judge(trial: Trial, gate: Gate, candidate: Variant, context: Context, best: Best) -> Trial:
     context.progress.stage(f"checking the outputs of {trial.rule}")
     dtype = candidate.loaded.model.dtype if candidate.loaded else ""
-    quality = gate.check(candidate, *laxest([trial.rule, *(change.rule for change in best.changes)], dtype))
+    quality = gate.check(candidate, *laxest([change.rule for change in candidate.workload.changes], dtype))
     trial = msgspec.structs.replace(trial, quality=quality)
     if quality.verdict != "pass":
         return msgspec.structs.replace(trial, status="reverted", why=gate_reason(quality))
@@ -323,18 +336,6 @@ def _judge(trial: Trial, gate: Gate, candidate: Variant, context: Context, best:
     assert ratio is not None, "judged only after the objective was measured"
     why = f"{ratio.speedup:.2f}x ({ratio.low:.2f} to {ratio.high:.2f}), quality gate passed"
     return msgspec.structs.replace(trial, status="kept", why=why)
-
-
-def laxest(names: Sequence[str], dtype: str) -> tuple[Safety, Row]:
-    """Class and limits of a whole variant: its laxest change decides, since quality is judged against the original.
-
-    Other rounding is small in fp32, so such a variant is held to the tighter row; in 16 bit the same fix rounds more.
-    """
-    rules = [get_rule(name) for name in names]
-    safety = max((rule.safety for rule in rules), key=SAFETY_ORDER.index)
-    rounding: Row = "equivalent" if dtype == "float32" else ROW_OF["rounding"]
-    rows = [rule.gate or (rounding if rule.safety == "rounding" else ROW_OF[rule.safety]) for rule in rules]
-    return safety, max(rows, key=list(TOKENS).index)
 
 
 def _better(context: Context, best: Best, candidate: Variant, samples: dict[str, Samples]) -> Best:
@@ -351,8 +352,8 @@ def _better(context: Context, best: Best, candidate: Variant, samples: dict[str,
         ops=None,
         modules=None,
         ablation=None,
-        # Kernels stay what they were; whole models and their attention do not.
-        probes=tuple(probe for probe in best.record.probes or () if probe.case.kind == "linear"),
+        # Kernels and other runtimes stay what they were; whole models and their attention do not.
+        probes=tuple(probe for probe in best.record.probes or () if probe.case.kind in ("linear", "depth")),
     )
     try:
         record = _looked_at(context, candidate, record, best.objective[0], "batch" if "batch" in samples else "single")

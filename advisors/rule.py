@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,9 +11,10 @@ from ftprof.profiler.diagnosis import Diagnosis
 from ftprof.profiler.judge_limits import Row
 from ftprof.profiler.quality import Safety
 from ftprof.profiler.record import ProbeCase, RunRecord
-from ftprof.profiler.workload import Call, Task
+from ftprof.profiler.workload import Call, Options, Scalar, Task
 
 if TYPE_CHECKING:
+    from ftprof.profiler.built import Recipe
     from ftprof.profiler.engine import Engine
 
 
@@ -27,7 +28,10 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rule saw. `at_stake_s` is the most that a fix could save on the objective's phase, in seconds per unit."""
+    """What a rule saw. `at_stake_s` is the most that a fix could save on the objective's phase, in seconds per unit.
+
+    `options` are those of the alternative that is asked about; `detect` leaves them empty.
+    """
 
     summary: str
     scenario: str
@@ -35,6 +39,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     at_stake_s: float
     evidence: tuple[Evidence, ...] = ()
     where: tuple[str, ...] = ()
+    options: Options = {}
 
 
 class PredictedRatio(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,10 +65,15 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """A cause of slowness and its remedy.
 
     `name` is the bad state as a noun phrase, `title` the imperative remedy. `needs` are the RunRecord parts without
-    which the rule is silent. `detect`, `probes` and `predict` are pure and never import torch. A fix is either
-    `rewrite` (changes how the model is called) or `apply` (changes the engine), or neither: advice only.
+    which the rule is silent, `engines` those whose records it can read. `detect`, `probes` and `predict` are pure and
+    never import torch. A fix is one of `rewrite` (changes how the model is called), `apply` (changes the engine) and
+    `convert` (the recipe for another runtime, into which an adapter is merged), or none: advice only.
     `refuse` gives the reason why a fix that was found must not be tried, or None. `steps` are the words and lines that
     apply it by hand.
+
+    `alternatives` are the options with which the fix can be tried, each predicted and tried on its own; on a `ladder`
+    they go from mild to harsh, and stop where the quality gate says so. A fix takes the place of other alternatives of
+    its own, and of the rules that it `replaces`.
     """
 
     name: str
@@ -77,6 +87,11 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     refuse: Callable[[RunRecord, Finding], str | None] = lambda record, finding: None
     rewrite: Callable[[Call], Call] | None = None
     apply: Callable[[Engine], Engine] | None = None
+    convert: Callable[[Mapping[str, Scalar]], Recipe] | None = None
+    alternatives: Callable[[RunRecord], tuple[Options, ...]] = lambda record: ({},)
+    ladder: bool = False
+    engines: frozenset[str] = frozenset({"torch"})
+    replaces: tuple[str, ...] = ()
     gate: Row | None = None
     """Row of the quality gate's limits; None: the one of the safety class."""
     requires: tuple[str, ...] = ()
@@ -87,7 +102,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
     def fixes(self) -> bool:
         """Whether the rule can do something, or only advise."""
-        return self.rewrite is not None or self.apply is not None
+        return any(way is not None for way in (self.rewrite, self.apply, self.convert))
 
 
+ALL_ENGINES = frozenset({"torch", "genai", "ort"})
 ALL_TASKS: frozenset[Any] = frozenset({"causal-lm", "sequence-classification", "embedding"})

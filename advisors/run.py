@@ -283,7 +283,13 @@ def _set_diagnosis(draft: Draft, record: RunRecord, diagnosis: Diagnosis, **part
         lora=diagnosis.lora,
         frames=record.frames or (),
         phases=tuple(
-            PhaseEntry(scenario=phase.scenario, name=phase.name, time_s=phase.time_s, ledger=phase.ledger)
+            PhaseEntry(
+                scenario=phase.scenario,
+                name=phase.name,
+                time_s=phase.time_s,
+                ledger=phase.ledger,
+                samples=record.times(phase.scenario, phase.name),
+            )
             for phase in diagnosis.phases
         ),
         **parts,
@@ -308,7 +314,9 @@ def _improved(context: Context, draft: Draft, best: Best, rows: RowSet, earlier:
 
 def _checked(advice: Advised, record: RunRecord) -> tuple[str, ...]:
     """What was looked at and left alone, rules that found nothing included."""
-    said = {entry.rule for entry in advice.entries} | {sentence.partition(":")[0] for sentence in advice.checked}
+    said = {entry.rule for entry in advice.entries} | {
+        sentence.partition(":")[0].partition(" (")[0] for sentence in advice.checked
+    }
     silent = [rule.name for rule in load_rules() if applies(rule, record) and rule.name not in said]
     return (*advice.checked, *(f"{name}: found nothing" for name in silent))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ftprof.advisors.context import Context
+from ftprof.advisors.conversions import with_built
 from ftprof.advisors.worker import Loaded
 from ftprof.profiler.processes import Handle, settle
 from ftprof.profiler.workload import Workload
@@ -26,9 +27,10 @@ class Variant:
         """A live worker with the workload loaded. WorkerDied or FtprofError where it cannot be had."""
         if self._handle is None or not self._handle.alive:
             self.close()
+            workload = with_built(self.context, self.workload)
             fresh = self.context.start(self.name)
             try:
-                self.loaded = fresh.call("load", self.workload, self.evict, timeout_s=self.context.patience())
+                self.loaded = fresh.call("load", workload, self.evict, timeout_s=self.context.patience())
             except BaseException:
                 fresh.close()
                 raise

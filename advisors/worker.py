@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ftprof.advisors.builder import Builder
+from ftprof.advisors.changes import applied, changed_call
 from ftprof.profiler.processes import Failure, RequestFailed, quiet_start
 
 if TYPE_CHECKING:
-    from ftprof.profiler.engine import Engine
+    from ftprof.profiler.load import LoadTimes
     from ftprof.profiler.outputs import Greedy, Reference, Scored
     from ftprof.profiler.record import (
         AdapterFacts,
@@ -51,17 +53,6 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     eos: tuple[int, ...]
 
 
-def changed_call(workload: Workload) -> Call:
-    """The workload's call after the `rewrite`s of its changes, in order."""
-    from ftprof.advisors.rules import get_rule
-
-    call = workload.call
-    for change in workload.changes:
-        rewrite = get_rule(change.rule).rewrite
-        call = rewrite(call) if rewrite else call
-    return call
-
-
 def _resident_bytes() -> int:
     import psutil
 
@@ -92,15 +83,13 @@ class Service:
         import torch
 
         from ftprof.profiler import preload, residency
-        from ftprof.profiler.load import load_engine
         from ftprof.profiler.rows import read_rows
 
         before = _resident_bytes()
         evicted = residency.evict(Path(path) for path in evict) if evict else False
         read = residency.read_bytes()
         self._workload, self._rows = workload, read_rows(workload.rows)
-        engine, times = load_engine(workload, changed_call(workload))
-        self._engine, apply_s = self._apply(engine, workload)
+        times, apply_s = self._open(workload)
         # What is loaded stays; the collections between samples need not look at it again.
         gc.collect()
         gc.freeze()
@@ -119,17 +108,20 @@ class Service:
             eos=self._engine.eos_ids,
         )
 
-    @staticmethod
-    def _apply(engine: Engine, workload: Workload) -> tuple[Engine, float]:
+    def _open(self, workload: Workload) -> tuple[LoadTimes, float]:
+        """Build the engine on PyTorch with its changes, or open what was built for another runtime."""
         import time
 
-        from ftprof.advisors.rules import get_rule
+        from ftprof.profiler.built import open_built
+        from ftprof.profiler.load import LoadTimes, load_engine
 
-        begin = time.perf_counter()
-        for change in workload.changes:
-            apply = get_rule(change.rule).apply
-            engine = apply(engine) if apply else engine
-        return engine, time.perf_counter() - begin
+        if workload.built:
+            begin = time.perf_counter()
+            self._engine = open_built(Path(workload.built), changed_call(workload), workload.device)
+            return LoadTimes(build_s=time.perf_counter() - begin, adapter_s=0.0), 0.0
+        engine, times = load_engine(workload, changed_call(workload))
+        self._engine, apply_s = applied(engine, workload)
+        return times, apply_s
 
     def token_lengths(self) -> list[int]:
         """Prompt tokens of every row."""
@@ -170,33 +162,26 @@ class Service:
         run_unit(self._engine, self._workload.task, rows, WARM_TOKENS)
 
     def set_adapter(self, on: bool) -> None:
-        """Switch the adapter's mathematics on or off; its wrappers stay."""
-        model = self._engine.model
-        if on:
-            model.base_model.enable_adapter_layers()
-        else:
-            model.base_model.disable_adapter_layers()
+        """Switch the adapter's part of the work on or off; its wrappers stay."""
+        from ftprof.profiler.adapter_switch import set_adapter
 
-    def _stamped(self, scenario: str, unit: int, new_tokens: int) -> Callable[[], tuple[int, ...]]:
-        """Runs the first batch of a unit and returns its time stamps (start, ends of the steps), nanoseconds."""
-        import time
+        set_adapter(self._engine.model, on)
 
+    def _first(self, scenario: str, unit: int) -> Any:
+        """The first batch of a unit."""
         from ftprof.profiler.batching import plan
 
-        engine = self._engine
-        ids = engine.tokenise([row.prompt for row in self._unit_rows(scenario, unit)])
-        first = plan([len(row) for row in ids], engine.call)[0]
-        batch = engine.pad([ids[row] for row in first])
+        ids = self._engine.tokenise([row.prompt for row in self._unit_rows(scenario, unit)])
+        first = plan([len(row) for row in ids], self._engine.call)[0]
+        return self._engine.pad([ids[row] for row in first])
 
-        def generate() -> tuple[int, ...]:
-            return tuple(engine.generate(batch, new_tokens).stamps_ns)
+    def _tokens(self, new_tokens: int) -> int:
+        return new_tokens if self._workload.task == "causal-lm" else 0
 
-        def forward() -> tuple[int, ...]:
-            begin = time.perf_counter_ns()
-            engine.forward(batch)
-            return begin, time.perf_counter_ns()
+    def _stamped(self, scenario: str, unit: int, new_tokens: int) -> Callable[[], tuple[int, ...]]:
+        from ftprof.profiler.units import stamped
 
-        return generate if self._workload.task == "causal-lm" else forward
+        return stamped(self._engine, self._first(scenario, unit), self._tokens(new_tokens))
 
     def first_batch(self, scenario: str, unit: int, new_tokens: int, repeats: int) -> dict[str, list[float]]:
         """Untraced seconds of what `trace` runs (the first batch of a unit): samples by phase, decode per step."""
@@ -217,19 +202,24 @@ class Service:
         self, scenario: str, unit: int, new_tokens: int, untraced: dict[str, float], machine: Machine, repeats: int
     ) -> tuple[OpTrace, ...]:
         """Ops of the first batch of a unit, by phase."""
-        from ftprof.profiler.trace import trace_ops
-
-        run = self._stamped(scenario, unit, new_tokens)
-        return trace_ops(
-            run, scenario=scenario, phases=self._phases, untraced=untraced, machine=machine, repeats=repeats
+        traces: tuple[OpTrace, ...] = self._engine.op_traces(
+            self._first(scenario, unit),
+            self._tokens(new_tokens),
+            scenario=scenario,
+            untraced=untraced,
+            machine=machine,
+            repeats=repeats,
         )
+        return traces
 
     def modules(
         self, scenario: str, unit: int, new_tokens: int, untraced: dict[str, float], machine: Machine, repeats: int
     ) -> tuple[ModuleTrace, ...]:
-        """Modules of the first batch of a unit, by phase."""
+        """Modules of the first batch of a unit, by phase; none where the model is a graph."""
         from ftprof.profiler.modules import trace_modules
 
+        if self._workload.built:
+            return ()
         run = self._stamped(scenario, unit, new_tokens)
         return trace_modules(
             self._engine.model,
@@ -332,8 +322,12 @@ class Service:
 def serve(pipe: Connection, log: str) -> None:
     """Answer requests until the conductor goes away."""
     quiet_start(log)
-    service = Service()
-    methods = {name: method for name, method in inspect.getmembers(service, inspect.ismethod) if name[0] != "_"}
+    methods = {
+        name: method
+        for service in (Service(), Builder())
+        for name, method in inspect.getmembers(service, inspect.ismethod)
+        if name[0] != "_"
+    }
     while True:
         try:
             method, args, named = pipe.recv()

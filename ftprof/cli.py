@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ftprof import __version__
+from ftprof import __version__, gate_cli, trace_cli
 from ftprof.profiler.errors import Exit, FtprofError
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ Data = Annotated[str | None, typer.Option(help="JSON lines with your own prompts
 CallFile = Annotated[str | None, typer.Option("--call", help="TOML file that says how you call the model.")]
 Objective = Annotated[str, typer.Option(help="What must become faster: e2e, ttft, tpot or throughput.")]
 MaxLoss = Annotated[str, typer.Option(help="How far fixes may change the outputs: exact, rounding, int8 or int4.")]
+Runtime = Annotated[str, typer.Option(help="Where the model may run in the end: any runtime, or torch only.")]
 Guard = Annotated[list[str] | None, typer.Option(help="Most a phase may slow down, such as ttft=1.1 (repeatable).")]
 Budget = Annotated[str, typer.Option(help="Hard limit on the run's wall time, such as 300s or 10m.")]
 NoFix = Annotated[bool, typer.Option("--no-fix", help="Diagnose and advise only; try nothing.")]
@@ -49,10 +50,14 @@ Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="The whole report
 Force = Annotated[bool, typer.Option("--force", help="Write into an output directory that is not empty.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on from the audit.json in --out: decided trials stay.")]
 Trust = Annotated[bool, typer.Option("--trust-remote-code", help="Run code that the model directory brings along.")]
+IncludePrompts = Annotated[
+    bool, typer.Option("--include-prompts", help="Do not redact prompts that messages quote in the reports.")
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 Seed = Annotated[int, typer.Option(help="Seed of sampling rows and of the order of measurements.")]
 
 OBJECTIVES = ("e2e", "ttft", "tpot", "throughput")
+RUNTIMES = ("any", "torch")
 LOSSES = ("exact", "rounding", "int8", "int4")
 
 
@@ -116,12 +121,15 @@ def _check_device(device: str) -> str:
     return device
 
 
-def _options(objective: str, max_loss: str, guard: list[str] | None, no_fix: bool, save: Path | None) -> Options:
+def _options(
+    objective: str, max_loss: str, runtime: str, guard: list[str] | None, no_fix: bool, save: Path | None
+) -> Options:
     from ftprof.advisors.context import Options
 
     return Options(
         objective=_choice(objective, OBJECTIVES, "--objective"),
         max_loss=_choice(max_loss, LOSSES, "--max-loss"),  # type: ignore[arg-type]
+        runtime=_choice(runtime, RUNTIMES, "--runtime"),  # type: ignore[arg-type]
         guards=parse_guards(guard),
         fixes=not no_fix,
         save=save,
@@ -137,6 +145,7 @@ def diagnose(
     call: CallFile = None,
     objective: Objective = "e2e",
     max_loss: MaxLoss = "int8",
+    runtime: Runtime = "any",
     guard: Guard = None,
     budget: Budget = "300s",
     no_fix: NoFix = False,
@@ -151,6 +160,7 @@ def diagnose(
     verbose: Verbose = False,
     force: Force = False,
     trust_remote_code: Trust = False,
+    include_prompts: IncludePrompts = False,
     debug: Debug = False,
 ) -> None:
     """Measure MODEL, say why it is slow, try fixes, and report before and after."""
@@ -164,7 +174,7 @@ def diagnose(
     if resume and out is None:
         raise _usage("--resume needs the directory of the earlier run", "add --out DIR")
     previous = load_audit(out) if resume and out is not None else None
-    options = _options(objective, max_loss, guard, no_fix, save)
+    options = _options(objective, max_loss, runtime, guard, no_fix, save)
     seconds, used = parse_budget(budget), load_call(call)
     located = inspect(
         model,
@@ -187,14 +197,18 @@ def diagnose(
         version=__version__,
         previous=previous,
     )
-    _audit(request, out, force=force or resume, json=json, quiet=quiet, verbose=verbose)
+    prompts = () if include_prompts else tuple(row.prompt for row in request.rows.rows)
+    _audit(request, out, prompts, force=force or resume, json=json, quiet=quiet, verbose=verbose)
 
 
-def _audit(request: object, out: Path | None, *, force: bool, json: bool, quiet: bool, verbose: bool) -> None:
+def _audit(
+    request: object, out: Path | None, prompts: tuple[str, ...], *, force: bool, json: bool, quiet: bool, verbose: bool
+) -> None:
     from ftprof.advisors.run import Request, protected, run
     from ftprof.reports.live import Live
     from ftprof.reports.output import open_output
-    from ftprof.reports.write import write_audit, write_reports
+    from ftprof.reports.redact import redacted
+    from ftprof.reports.write import write_audit, write_card, write_reports
 
     assert isinstance(request, Request)
     if request.options.save is not None and out is not None and request.options.save.resolve() == out.resolve():
@@ -203,7 +217,7 @@ def _audit(request: object, out: Path | None, *, force: bool, json: bool, quiet:
     progress_console = _console(err=True)
     try:
         with Live(progress_console, request.budget_s, quiet=quiet or json) as live:
-            audit = run(request, live, lambda audit: write_audit(audit, folder))
+            audit = run(request, live, lambda audit: write_audit(redacted(audit, prompts=prompts), folder))
     except BaseException as error:
         kept = _write_what_there_is(folder)
         if isinstance(error, KeyboardInterrupt):
@@ -212,6 +226,8 @@ def _audit(request: object, out: Path | None, *, force: bool, json: bool, quiet:
             )
             raise FtprofError("interrupted", where, Exit.INTERRUPTED) from error
         raise
+    write_card(audit)
+    audit = redacted(audit, prompts=prompts)
     write_reports(audit, folder)
     _show(audit, folder, json=json, verbose=verbose)
     final = audit.final
@@ -250,6 +266,8 @@ def _first_rule(audit: Audit) -> str:
 @app.command()
 def demo(
     sample: Annotated[str, typer.Option(help="smollm2-tickets or minilm-tickets.")] = "smollm2-tickets",
+    max_loss: MaxLoss = "int8",
+    runtime: Runtime = "any",
     budget: Budget = "300s",
     out: Out = None,
     save: Save = None,
@@ -270,6 +288,8 @@ def demo(
         model=str(found.model),
         base=str(found.base),
         data=str(found.data),
+        max_loss=max_loss,
+        runtime=runtime,
         budget=budget,
         out=out,
         save=save,
@@ -278,6 +298,10 @@ def demo(
         verbose=verbose,
         offline=True,
     )
+
+
+for command in (trace_cli.trace, gate_cli.compare, gate_cli.check, gate_cli.comment, gate_cli.doctor):
+    app.command()(command)
 
 
 @app.command()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from ftprof.profiler import adapter_kinds
 from ftprof.profiler.config_file import ConfigFile
 from ftprof.profiler.errors import FtprofError
 from ftprof.profiler.weights import TensorInfo, main_dtype, parameters
@@ -30,7 +31,8 @@ class AdapterOnDisk(msgspec.Struct, frozen=True, kw_only=True):
     """Quick facts of an adapter, from its config and its file's header.
 
     `targets` are the last parts of the adapted modules' names; `modules` counts them all. `scaling` names what differs
-    from plain LoRA (rslora, dora). `dropout` only ever acts in training.
+    from plain LoRA (rslora, dora). `dropout` only ever acts in training. `virtual_tokens` is how many tokens the
+    adapter adds to every request, None for kinds that act in the weights.
     """
 
     kind: str
@@ -45,14 +47,16 @@ class AdapterOnDisk(msgspec.Struct, frozen=True, kw_only=True):
     dropout: float
     inference_mode: bool | None
     scaling: tuple[str, ...] = ()
+    virtual_tokens: int | None = None
 
 
 def adapter_facts(settings: ConfigFile, tensors: Mapping[str, TensorInfo], file_bytes: int) -> AdapterOnDisk:
     """The facts of the adapter whose settings and tensors these are; `file_bytes` is the size of its weight file."""
-    adapted = {name for name, side in _lora_shapes(tensors) if side in ("A", "embedding_A")}
+    kind = settings.text("peft_type") or "unknown"
+    adapted = adapted_modules(kind, tensors)
     return AdapterOnDisk(
-        kind=settings.text("peft_type") or "unknown",
-        rank=settings.integer("r", "rank"),
+        kind=kind,
+        rank=adapter_kinds.rank(settings),
         alpha=settings.number("lora_alpha", "alpha"),
         targets=tuple(sorted({name.rpartition(".")[2] for name in adapted} or set(settings.strings("target_modules")))),
         modules=len(adapted),
@@ -65,8 +69,16 @@ def adapter_facts(settings: ConfigFile, tensors: Mapping[str, TensorInfo], file_
         dtype=main_dtype(tensors.values()) or "unknown",
         dropout=settings.number("lora_dropout", "dropout") or 0.0,
         inference_mode=settings.flag("inference_mode"),
-        scaling=tuple(name for key, name in (("use_rslora", "rslora"), ("use_dora", "dora")) if settings.flag(key)),
+        scaling=adapter_kinds.variants(settings),
+        virtual_tokens=adapter_kinds.virtual_tokens(settings),
     )
+
+
+def adapted_modules(kind: str, tensors: Mapping[str, TensorInfo]) -> set[str]:
+    """Names of the base's modules that an adapter of this kind changes, as its file has them."""
+    own = re.compile(rf"{re.escape(_PREFIX)}(?P<module>.+?)\.{adapter_kinds.tensor_mark(kind)}\w+(?:\..+)?")
+    found = {match["module"] for name in tensors if (match := own.fullmatch(name))}
+    return {name.removesuffix(".base_layer") for name in found}
 
 
 def head_size(tensors: Mapping[str, TensorInfo]) -> int | None:
@@ -85,8 +97,10 @@ def _rows(tensors: Mapping[str, TensorInfo], name: re.Pattern[str]) -> int | Non
     return next((shape[0] for shape in matrices), None)
 
 
-def check_fit(adapter: Mapping[str, TensorInfo], base: Mapping[str, TensorInfo], hint: str) -> None:
+def check_fit(kind: str, adapter: Mapping[str, TensorInfo], base: Mapping[str, TensorInfo], hint: str) -> None:
     """Raises FtprofError with `hint`, naming the first module of the adapter whose base weight has another shape.
+
+    Only LoRA's shapes tell the base's; of other kinds the names are compared.
 
     Weights are found by name whatever wrapper they were saved with. A module that the base lacks is a fault only where
     the base has the same module in other layers, or has none of the adapter's modules: files may use older names than
@@ -95,18 +109,35 @@ def check_fit(adapter: Mapping[str, TensorInfo], base: Mapping[str, TensorInfo],
     shapes = _lora_shapes(adapter)
     weights = _by_module(base)
     kinds = {_kind(module) for module in weights}
-    modules = sorted({module for module, side in shapes if side == "A"}, key=_natural)
+    modules = sorted({module for module, side in shapes if side == "A"} or _named(kind, adapter), key=_natural)
     found = {module: weight for module in modules if (weight := _weight(weights, module)) is not None}
     for module in modules:
-        inputs, outputs = shapes[module, "A"], shapes.get((module, "B"))
+        inputs, outputs = shapes.get((module, "A")), shapes.get((module, "B"))
         weight = found.get(module)
         if weight is None:
+            if _VOCABULARY.search(f"{module}.weight"):
+                continue  # a head that is tied to the embedding is in no file
             if not found or _kind(_tail(module)) in kinds:
                 raise FtprofError(f"the adapter changes {module}, which the base does not have", hint)
-        elif outputs and not _same(inputs, outputs, weight):
+        elif inputs and outputs and not _same(inputs, outputs, weight):
             expected = f"{outputs[0]} x {inputs[1]}"
             actual = " x ".join(map(str, weight))
             raise FtprofError(f"the adapter expects {module} to be {expected}, but the base's is {actual}", hint)
+
+
+def check_width(adapter: Mapping[str, TensorInfo], base: Mapping[str, TensorInfo], hint: str) -> None:
+    """Raises FtprofError with `hint` where virtual tokens are not as wide as the base's embeddings."""
+    tokens = adapter.get("prompt_embeddings")
+    table = next((info.shape for key, info in base.items() if _VOCABULARY.search(key)), None)
+    if tokens is not None and table is not None and tokens.shape[-1] != table[-1]:
+        raise FtprofError(
+            f"the adapter's virtual tokens are {tokens.shape[-1]} wide, but the base's embeddings are {table[-1]}", hint
+        )
+
+
+def _named(kind: str, adapter: Mapping[str, TensorInfo]) -> set[str]:
+    # Embeddings are left out: rows that were added, and tables tied to a head, have no weight of their own there.
+    return set() if kind in ("LORA", "TRAINABLE_TOKENS") else adapted_modules(kind, adapter)
 
 
 def _same(inputs: tuple[int, ...], outputs: tuple[int, ...], weight: tuple[int, ...]) -> bool:

@@ -76,6 +76,8 @@ class PhaseDiagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes moved to and from memory by one occurrence."""
     kinds: dict[str, float] = {}
     """Seconds per occurrence by kind of op (matmul, attention, norm, elementwise, copy, cast, ...)."""
+    calls: dict[str, float] = {}
+    """Calls per occurrence by kind of op: counted, so free of noise."""
     modules: dict[str, float] = {}
     """Seconds per occurrence by kind of module (attention, mlp, norm, embedding, head, LoRA A, ..., outside modules)."""
     evidence: tuple[str, ...] = ()

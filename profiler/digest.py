@@ -18,13 +18,16 @@ SAMPLED_BYTES = 2**20
 def digest_directory(path: Path, *, whole_content_bytes: int = WHOLE_CONTENT_BYTES) -> str:
     """SHA-256 (hex) of a directory tree: names of all folders, and names, sizes and contents of all files.
 
-    Where its safetensors files exceed `whole_content_bytes` together, each of them counts with its size, its time of
-    modification and the first and last MiB instead of its whole content. Times and permissions count for nothing else.
+    A file, given in place of a directory, counts alone. Where the weight files exceed `whole_content_bytes` together,
+    each of them counts with its size, its time of modification and the first and last MiB instead of its whole content.
+    Times and permissions count for nothing else.
     Links to files are followed; links to folders, and dead ones, count with their target's name. Raises FtprofError
     where something cannot be read.
     """
+    alone = [path] if path.is_file() else None
+    path = path.parent if alone else path
     try:
-        found = sorted(_walk(path), key=lambda entry: entry.relative_to(path).as_posix())
+        found = alone or sorted(_walk(path), key=lambda entry: entry.relative_to(path).as_posix())
         weights = sum(entry.stat().st_size for entry in found if _is_weights(entry))
         total = hashlib.sha256()
         for entry in found:
@@ -43,7 +46,7 @@ def _walk(path: Path) -> Iterable[Path]:
 
 
 def _is_weights(path: Path) -> bool:
-    return path.suffix == ".safetensors" and path.is_file()
+    return path.suffix in (".safetensors", ".gguf") and path.is_file()
 
 
 def _line(path: Path, root: Path, *, sample: bool) -> bytes:

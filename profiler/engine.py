@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from ftprof.profiler.record import AdapterFacts, ModelFacts
+from ftprof.profiler.record import AdapterFacts, Machine, ModelFacts, OpTrace
 from ftprof.profiler.workload import Call
 
 if TYPE_CHECKING:
@@ -50,16 +50,25 @@ class Generated(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Engine(Protocol):
-    """A loaded model under one way of calling it. `TorchEngine` is one; graph runtimes stand beside it.
+    """A loaded model under one way of calling it. `TorchEngine` is one; `GenaiEngine` and `OrtEngine` stand beside it.
 
     `tokenise` gives ids by row (truncated for encoders only); `pad` lays them out as the call says. `generate` is
     greedy; with `exact` it makes exactly `new_tokens`, else it stops at end-of-sequence. `forward` runs one batch and
     waits for the device. `logits` gives float32: (rows, length, vocabulary) for causal models on right-padded ids,
     (rows, labels) for classifiers. `embed` gives (rows, width) float32, the L2-normalised mean over real tokens.
+    `eos_ids` end a text; `eos_id` is the tokenizer's own, None where there is none. `op_traces` runs a batch
+    (`new_tokens` 0: one forward) under the runtime's profiler, and totals its operators by phase; `untraced` are the
+    seconds per occurrence that the totals stand for, by phase.
     """
 
     @property
     def call(self) -> Call: ...
+
+    @property
+    def eos_id(self) -> int | None: ...
+
+    @property
+    def eos_ids(self) -> tuple[int, ...]: ...
 
     def tokenise(self, texts: Sequence[str]) -> list[list[int]]: ...
 
@@ -78,5 +87,16 @@ class Engine(Protocol):
     def facts(self) -> ModelFacts: ...
 
     def adapter(self) -> AdapterFacts | None: ...
+
+    def op_traces(
+        self,
+        batch: Batch,
+        new_tokens: int,
+        *,
+        scenario: str,
+        untraced: Mapping[str, float],
+        machine: Machine,
+        repeats: int,
+    ) -> tuple[OpTrace, ...]: ...
 
     def save(self, directory: Path) -> None: ...

@@ -108,9 +108,20 @@ def _diagnosed(
         flops=parts.flops,
         bytes=parts.bytes,
         kinds=dict(parts.kinds),
+        calls=_calls(record, scenario, phase),
         modules=_modules(record, scenario, phase, time_s.median, earlier),
         evidence=(*parts.evidence, *((proof,) if proof else ())),
     )
+
+
+def _calls(record: RunRecord, scenario: str, phase: str) -> dict[str, float]:
+    """Calls per occurrence by kind of op; empty where the phase was not traced itself."""
+    found: dict[str, float] = {}
+    for trace in record.ops or ():
+        if (trace.scenario, trace.phase) == (scenario, phase):
+            for op in trace.ops:
+                found[op.kind] = found.get(op.kind, 0.0) + op.calls
+    return found
 
 
 def _inherited(ruling: Ruling, scenario: str, phase: str, earlier: Sequence[PhaseDiagnosis]) -> str | None:

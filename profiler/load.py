@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from ftprof.profiler.config_file import read_config_if_there
 from ftprof.profiler.errors import Exit, FtprofError
+from ftprof.profiler.gguf_files import pretrained
+from ftprof.profiler.gguf_load import plain_copy
+from ftprof.profiler.model_facts import adapter_marks, is_adapter_weight
+from ftprof.profiler.prompt_learning import hand_on_cache
+from ftprof.profiler.quantised import quantised, refuse_device
 from ftprof.profiler.torch_engine import TorchEngine
 from ftprof.profiler.workload import Call, Workload
 
@@ -52,9 +59,11 @@ def _attach(model: Any, workload: Workload, call: Call) -> Any:
     )
     if not call.adapter_autocast:
         # PEFT then leaves the file's dtype, which need not be the base's.
+        marks = adapter_marks(tuned)
         for name, parameter in tuned.named_parameters():
-            if ".lora_" in name:
+            if is_adapter_weight(name, marks):
                 parameter.data = parameter.data.to(model.dtype)
+    hand_on_cache(tuned)
     return tuned
 
 
@@ -84,8 +93,10 @@ def load_engine(workload: Workload, call: Call) -> tuple[TorchEngine, LoadTimes]
     torch.manual_seed(workload.seed)
     if call.threads:
         torch.set_num_threads(call.threads)
+    workload, unpack_s = _plain(workload)
+    _refuse_device(workload)
     tokenizer = _tokenizer(workload)
-    begin = time.perf_counter()
+    begin = time.perf_counter() - unpack_s
     model = _guarded(
         lambda: _model_class(workload.task).from_pretrained(workload.model, **_options(workload, call)), workload.model
     )
@@ -99,6 +110,23 @@ def load_engine(workload: Workload, call: Call) -> tuple[TorchEngine, LoadTimes]
     return TorchEngine(model, tokenizer, call, workload.task, workload.adapter), times
 
 
+def _plain(workload: Workload) -> tuple[Workload, float]:
+    """The workload with a GGUF file replaced by its unpacked copy beside the rows, and the seconds that unpacking took."""
+    if pretrained(workload.model)[1] is None:
+        return workload, 0.0
+    gguf, scratch = Path(workload.model), Path(workload.rows).parent
+    copy, seconds = _guarded(lambda: plain_copy(gguf, scratch), workload.model)
+    tokenizer = str(copy) if workload.tokenizer in (None, workload.model) else workload.tokenizer
+    return msgspec.structs.replace(workload, model=str(copy), tokenizer=tokenizer), seconds
+
+
+def _refuse_device(workload: Workload) -> None:
+    config = read_config_if_there(Path(workload.model) / "config.json")
+    held = quantised(config) if config else None
+    if held is not None:
+        refuse_device(held, workload.model, workload.device)
+
+
 def _give_padding(model: Any, tokenizer: Any) -> None:
     """A classifier on a decoder finds the last real token by the padding id, and needs one for batches."""
     if tokenizer.pad_token_id is None and tokenizer.eos_token is not None:
@@ -110,6 +138,8 @@ def _give_padding(model: Any, tokenizer: Any) -> None:
 def _guarded(build: Callable[[], Any], path: str) -> Any:
     try:
         return build()
+    except FtprofError:
+        raise
     except MemoryError as error:
         raise FtprofError(f"not enough memory to load {path}", "free memory, or load it with dtype bfloat16") from error
     except (OSError, ValueError, RuntimeError, KeyError, ImportError, AttributeError, TypeError) as error:

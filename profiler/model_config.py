@@ -57,6 +57,8 @@ def model_task(config: ConfigFile, directory: Path) -> Task:
             'add "architectures", for example ["LlamaForCausalLM"], or save the model again',
         )
     task = next((task for ending, task in _ENDINGS if names[0].endswith(ending)), None)
+    if names[0].endswith("EncoderModel"):  # half of such a model; AutoModel would build the other half anew
+        task = None
     if task is None:
         raise FtprofError(f"{names[0]} is not supported ({config.path})", _SUPPORTED)
     return task
@@ -86,7 +88,11 @@ def refuse_unsupported(config: ConfigFile) -> None:
 
 
 def _seq2seq(what: str) -> FtprofError:
-    return FtprofError(f"{what} is a sequence-to-sequence model, not yet supported", _SUPPORTED)
+    # Its prompt runs through an encoder and its answer through a decoder: other phases than the ones measured here.
+    return FtprofError(
+        f"{what} is a sequence-to-sequence model, which ftprof does not measure",
+        f"{_SUPPORTED}; time this one's generate() under torch.profiler",
+    )
 
 
 def refuse_custom_code(config: ConfigFile, *, trusted: bool) -> str | None:

@@ -13,15 +13,21 @@ import msgspec
 from ftprof.profiler import hub
 from ftprof.profiler.config_file import ConfigFile
 from ftprof.profiler.errors import Exit, FtprofError
-from ftprof.profiler.weights import pickles
+from ftprof.profiler.gguf_files import SUFFIX, find_gguf
+from ftprof.profiler.quantised import plain_name
+from ftprof.profiler.weights import INDEX, SINGLE, pickles
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A directory, what people call it, and whether it was fetched from the hub for this run."""
+    """A directory, what people call it, and whether it was fetched from the hub for this run.
+
+    `gguf` is the file in it that is meant, where the model is one.
+    """
 
     directory: Path
     name: str
     fetched: bool = False
+    gguf: Path | None = None
 
 
 def find_model(text: str, *, known: Mapping[str, Path], offline: bool) -> Place:
@@ -29,6 +35,8 @@ def find_model(text: str, *, known: Mapping[str, Path], offline: bool) -> Place:
     path = Path(text).expanduser()
     if is_directory(path, text):
         return Place(path, _name(path))
+    if path.suffix.lower() == SUFFIX and path.is_file():
+        return Place(path.parent, path.stem, gguf=path)
     if path.is_file():
         raise FtprofError(
             f"{text} is a file, not a directory", f"give the directory that holds it: {path.parent}", Exit.USAGE
@@ -56,7 +64,7 @@ def find_base(settings: ConfigFile, given: str | None, adapter: str, known: Mapp
     if given is not None:
         return find_model(given, known=known, offline=offline)
     recorded = settings.text("base_model_name_or_path")
-    command = f"ftprof diagnose {shlex.quote(adapter)} --base DIR"
+    command = f"ftprof diagnose {shlex.quote(adapter)} --base DIR{_plain(recorded)}"
     if recorded is None:
         raise FtprofError(f"{settings.path} names no base model", f"name it: {command}")
     path = Path(recorded).expanduser()
@@ -76,6 +84,20 @@ def find_base(settings: ConfigFile, given: str | None, adapter: str, known: Mapp
             f"say where it is: {command}",
         )
     return place
+
+
+def _plain(recorded: str | None) -> str:
+    """Words for a base that was quantised: its 16-bit original serves as well, and only there can an adapter merge."""
+    original = plain_name(recorded) if recorded else None
+    return f" (best the 16-bit original, such as {original}: only there can the adapter be merged)" if original else ""
+
+
+def with_gguf(place: Place) -> Place:
+    """The place with its GGUF file, where that is all the weights there are."""
+    if place.gguf is not None or any((place.directory / name).is_file() for name in (SINGLE, INDEX)):
+        return place
+    found = find_gguf(place.directory)
+    return msgspec.structs.replace(place, gguf=found) if found else place
 
 
 def _on_hub(hub_id: str, revision: str | None, *, known: Mapping[str, Path], offline: bool) -> Place | None:

@@ -128,7 +128,7 @@ class Handle:
                     Exit.UNRELIABLE,
                 )
             answer = self._pipe.recv()
-        except (EOFError, BrokenPipeError, ConnectionResetError) as error:
+        except (EOFError, OSError) as error:  # a closed handle included: a worker that was ended answers no more
             raise self._died(method) from error
         if isinstance(answer, Failure):
             answer.error.__notes__ = [f"in the {self.name} worker:\n{answer.traceback}"]

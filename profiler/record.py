@@ -127,7 +127,11 @@ class AblationPair(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdapterFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The adapter as it lies on disk and as it was loaded. `blockers` say why it cannot be merged."""
+    """The adapter as it lies on disk and as it was loaded. `blockers` say why it cannot be merged.
+
+    `kind` is PEFT's name, `title` people's, with its variants ("LoRA (DoRA)"). `modules` counts adapted layers.
+    `virtual_tokens` is how many tokens the adapter adds to every request, None for kinds that act in the weights.
+    """
 
     kind: str
     rank: int | None
@@ -139,6 +143,8 @@ class AdapterFacts(msgspec.Struct, frozen=True, kw_only=True):
     file_dtype: str
     loaded_dtype: str
     blockers: tuple[str, ...] = ()
+    title: str | None = None
+    virtual_tokens: int | None = None
 
 
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,6 +171,10 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """(in_features, out_features, how many): the weights that a forward streams, head included."""
     engine: str = "torch"
     providers: tuple[str, ...] = ()
+    fixed_shape: tuple[int | None, int | None] | None = None
+    """(batch, length) that a graph's inputs are fixed to; None for what varies."""
+    quantisation: str | None = None
+    """How the weights are held where they are quantised ("4-bit bitsandbytes"), None where they are plain."""
 
 
 class LoadSplit(msgspec.Struct, frozen=True, kw_only=True):
@@ -224,19 +234,22 @@ class ProbeCase(msgspec.Struct, frozen=True, kw_only=True):
     kind `linear`: shape (m, k, n), variant a dtype. kind `attention`: shape (batch, q heads, kv heads, q length,
     kv length, head size), variant an implementation. kind `forward`: shape (rows, length), variant "".
     kind `generate`: shape (rows, prompt length, new tokens), variant "cache" or "no-cache".
+    kind `depth`: shape (layers, rows, length, 1 for a decode step after it, else 0), variant "runtime:precision"
+    (torch:float32, genai:int8, ...): one pass of a copy of the model with that many layers.
     """
 
     rule: str
-    kind: Literal["linear", "attention", "forward", "generate"]
+    kind: Literal["linear", "attention", "forward", "generate", "depth"]
     shape: tuple[int, ...]
     variant: str = ""
 
 
 class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a probe took, interleaved with the other cases of its rule."""
+    """What a probe took, interleaved with the other cases of its rule; `error` says why it could not be run."""
 
     case: ProbeCase
     samples_s: tuple[float, ...]
+    error: str | None = None
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,9 @@ from transformers import GenerationConfig, StoppingCriteria, StoppingCriteriaLis
 from ftprof.profiler.batching import padded_length
 from ftprof.profiler.engine import Batch, Generated
 from ftprof.profiler.model_facts import adapter_facts, model_facts
-from ftprof.profiler.record import AdapterFacts, ModelFacts
+from ftprof.profiler.record import AdapterFacts, Machine, ModelFacts, OpTrace
+from ftprof.profiler.trace import trace_ops
+from ftprof.profiler.units import stamped
 from ftprof.profiler.workload import Call, Task
 
 if TYPE_CHECKING:
@@ -149,13 +151,16 @@ class TorchEngine:
         causal = self.task == "causal-lm"
         # Right padding keeps the real positions of a causal model exact without position ids.
         batch = self._layout(ids, lengths, max(lengths), left=False) if causal else self.pad(ids)
-        out: NDArray[np.float32] = self.model(**batch.inputs).logits.float().cpu().numpy()
+        found = self.model(**batch.inputs).logits
+        # Prompt-learning adapters put rows of their virtual tokens in front.
+        found = found[:, -batch.length :] if causal else found
+        out: NDArray[np.float32] = found.float().cpu().numpy()
         return out
 
     @torch.inference_mode()
     def embed(self, ids: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         batch = self.pad(ids)
-        hidden = self.model(**batch.inputs).last_hidden_state.float()
+        hidden = self.model(**batch.inputs).last_hidden_state[:, -batch.length :].float()
         mask = batch.inputs["attention_mask"].unsqueeze(-1).float()
         mean = (hidden * mask).sum(1) / mask.sum(1).clamp(min=1.0)
         out: NDArray[np.float32] = torch.nn.functional.normalize(mean, dim=-1).cpu().numpy()
@@ -169,6 +174,25 @@ class TorchEngine:
 
     def adapter(self) -> AdapterFacts | None:
         return adapter_facts(self.model, self.adapter_dir) if self.adapter_dir else None
+
+    def op_traces(
+        self,
+        batch: Batch,
+        new_tokens: int,
+        *,
+        scenario: str,
+        untraced: Mapping[str, float],
+        machine: Machine,
+        repeats: int,
+    ) -> tuple[OpTrace, ...]:
+        return trace_ops(
+            stamped(self, batch, new_tokens),
+            scenario=scenario,
+            phases=("prefill", "decode") if new_tokens else ("forward",),
+            untraced=untraced,
+            machine=machine,
+            repeats=repeats,
+        )
 
     def save(self, directory: Path) -> None:
         """Write a directory that plain `from_pretrained` opens: weights as safetensors, config, tokenizer."""

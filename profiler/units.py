@@ -7,7 +7,8 @@ import time
 from collections.abc import Sequence
 
 from ftprof.profiler.batching import plan
-from ftprof.profiler.engine import Engine, Generated
+from ftprof.profiler.engine import Batch, Engine, Generated
+from ftprof.profiler.windows import Run
 from ftprof.profiler.workload import Row
 
 WARM_TOKENS = 3
@@ -57,3 +58,18 @@ def run_unit(engine: Engine, task: str, rows: Sequence[Row], new_tokens: int) ->
         return run_encoder(engine, rows)
     finally:
         gc.enable()
+
+
+def stamped(engine: Engine, batch: Batch, new_tokens: int) -> Run:
+    """Runs one batch and returns its time stamps in nanoseconds: the start, and the ends of its steps (one forward where
+    `new_tokens` is 0)."""
+
+    def generate() -> tuple[int, ...]:
+        return tuple(engine.generate(batch, new_tokens).stamps_ns)
+
+    def forward() -> tuple[int, ...]:
+        begin = time.perf_counter_ns()
+        engine.forward(batch)
+        return begin, time.perf_counter_ns()
+
+    return generate if new_tokens else forward

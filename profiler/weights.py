@@ -120,8 +120,11 @@ def main_dtype(tensors: Iterable[TensorInfo]) -> str | None:
 def weight_files(directory: Path) -> tuple[Path, ...]:
     """The safetensors files of a full model, in the order of their names.
 
-    Raises FtprofError where there are none, where an index is broken, or where it names files that are missing.
+    A GGUF file, given in place of a directory, is its own only file. Raises FtprofError where there are none, where an
+    index is broken, or where it names files that are missing.
     """
+    if directory.is_file():
+        return (directory,)
     if (directory / SINGLE).is_file():
         return (directory / SINGLE,)
     if (directory / INDEX).is_file():
@@ -132,8 +135,12 @@ def weight_files(directory: Path) -> tuple[Path, ...]:
 def tensors(directory: Path) -> dict[str, TensorInfo]:
     """Every tensor of a full model by name, across all shards; of the adapter where a directory holds only that.
 
-    Raises as `weight_files` and `header` do.
+    Of a GGUF file, given in place of a directory, too. Raises as `weight_files` and `header` do.
     """
+    if directory.is_file():
+        from ftprof.profiler.gguf_files import read_gguf
+
+        return dict(read_gguf(directory).tensors)
     if (directory / ADAPTER).is_file() and not any((directory / name).is_file() for name in (SINGLE, INDEX)):
         return adapter_tensors(directory)
     found: dict[str, TensorInfo] = {}
@@ -205,9 +212,6 @@ def _no_weights(directory: Path) -> FtprofError:
             f"{directory} holds its weights only as pickles ({found[0]}), which are never opened",
             f'convert them, if you trust them: python -c "{code}" (with the Auto class of your task)',
         )
-    gguf = next((name for name in names if name.endswith(".gguf")), None)
-    if gguf is not None:
-        return FtprofError(f"{directory} holds GGUF weights ({gguf})", "give the Hugging Face directory they came from")
     other = next((name for name in names if name.endswith(".safetensors")), None)
     if other is not None:
         return FtprofError(

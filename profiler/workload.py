@@ -14,18 +14,32 @@ Order = Literal["arrival", "length"]
 Scalar = str | int | float | bool
 
 
+Options = dict[str, Scalar]
+
+
 class Change(msgspec.Struct, frozen=True, kw_only=True):
     """A fix as data: which rule, with which options. Applied by a worker when it builds the workload."""
 
     rule: str
-    options: dict[str, Scalar] = {}
+    options: Options = {}
+
+    @property
+    def key(self) -> str:
+        """Names the change among all others: `int4-weights (mixed)`."""
+        return labelled(self.rule, self.options)
+
+
+def labelled(name: str, options: Options) -> str:
+    """The name with the values of its options in brackets; as it is without any."""
+    return f"{name} ({', '.join(str(value) for value in options.values())})" if options else name
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the user calls the model; the defaults are what a plain `from_pretrained` and a padded batch do.
 
     `use_cache=None` means "as the directory's generation_config.json says". `adapter_autocast` is PEFT's
-    `autocast_adapter_dtype`: True upcasts bf16 and fp16 adapter weights to fp32 at load.
+    `autocast_adapter_dtype`: True upcasts bf16 and fp16 adapter weights to fp32 at load. `keep_adapter` says that
+    several adapters share the base and are switched at run time, so that none may be merged into it.
     """
 
     dtype: Dtype = "auto"
@@ -37,6 +51,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     new_tokens: int | None = None
     use_cache: bool | None = None
     adapter_autocast: bool = True
+    keep_adapter: bool = False
     threads: int | None = None
 
 
@@ -54,7 +69,11 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """What is run. `rows` is a JSON-lines file of normalised `Row`s; `new_tokens` is 0 for encoders."""
+    """What is run. `rows` is a JSON-lines file of normalised `Row`s; `new_tokens` is 0 for encoders.
+
+    `built` is the directory of another runtime that a worker opens instead of the model; it is set for one load, never
+    kept, since any process can build it again from the changes.
+    """
 
     model: str
     adapter: str | None = None
@@ -67,6 +86,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     new_tokens: int = 0
     call: Call = Call()
     changes: tuple[Change, ...] = ()
+    built: str | None = None
     labels: tuple[str, ...] = ()
     vocab_rows: int | None = None
     device: str = "cpu"

@@ -15,6 +15,7 @@ from ftprof.reports.document import serialised
 AUDIT_NAME = "audit.json"
 PAGE_NAME = "report.html"
 COMMENT_NAME = "report.md"
+CARD_NAME = "README.md"
 
 
 class _Header(msgspec.Struct, frozen=True):
@@ -40,6 +41,15 @@ def write_reports(audit: Audit, directory: Path) -> None:
     write_audit(audit, directory)
     _replace(directory / COMMENT_NAME, markdown.render(audit).encode("utf-8", "backslashreplace"))
     _replace(directory / PAGE_NAME, html.render(audit).encode("utf-8", "backslashreplace"))
+
+
+def write_card(audit: Audit) -> None:
+    """Write the card of the saved model into its directory; nothing where none was saved."""
+    from ftprof.reports import card
+
+    text = card.render(audit)
+    if text is not None and audit.final is not None and audit.final.artefact is not None:
+        _replace(Path(audit.final.artefact.path) / CARD_NAME, text.encode("utf-8", "backslashreplace"))
 
 
 def load_audit(path: Path) -> Audit:

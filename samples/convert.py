@@ -17,27 +17,21 @@ def convert_gguf(gguf: Path, out: Path) -> None:
     """Writes config, fp32 weights, tokenizer and generation settings of `gguf` into the existing directory `out`."""
     import torch
     import transformers
-    from transformers import AutoConfig, AutoTokenizer
+    from transformers import AutoTokenizer
+
+    from ftprof.profiler.gguf_load import unpacked
 
     # Untyped in transformers, which a strict check would refuse to call.
-    model_class: Any = transformers.AutoModelForCausalLM
     generation_class: Any = transformers.GenerationConfig
-    place = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
-    loaded = model_class.from_pretrained(**place, dtype=torch.float32)
-    # A model that came from GGUF counts as quantized and refuses to be saved, so its weights move to a fresh one.
-    config = AutoConfig.from_pretrained(**place)
-    if hasattr(config, "quantization_config"):
-        del config.quantization_config
-    tokenizer = AutoTokenizer.from_pretrained(**place)
+    tokenizer = AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
+    model = unpacked(gguf, torch.float32)
     # The file names no padding token. The model's authors pad with the end-of-sequence token.
     tokenizer.pad_token = tokenizer.eos_token
-    tokenizer.model_max_length = config.max_position_embeddings
+    tokenizer.model_max_length = model.config.max_position_embeddings
     ids = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
-    config.pad_token_id = ids["pad_token_id"] = tokenizer.eos_token_id
-    fresh = model_class.from_config(config, dtype=torch.float32)
-    fresh.load_state_dict(loaded.state_dict())
-    fresh.generation_config = generation_class(**ids)
-    fresh.save_pretrained(out)
+    model.config.pad_token_id = ids["pad_token_id"] = tokenizer.eos_token_id
+    model.generation_config = generation_class(**ids)
+    model.save_pretrained(out)
     tokenizer.save_pretrained(out)
 
 

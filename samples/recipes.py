@@ -44,7 +44,10 @@ RECIPES: dict[str, Recipe] = {
     ),
     "smollm2-adapter-dtype": Recipe(
         sample=SMOLLM2,
-        planted="an adapter that PEFT loads in fp32 on a base in bf16, so every layer casts",
+        planted="an adapter that must stay apart and that PEFT loads in fp32 on a base in bf16, so every layer casts; "
+        "long prompts, short answers",
+        call={"keep_adapter": True, "new_tokens": 2, "batch_size": 2},
+        long_data=True,
         unmerged_on_bf16=True,
     ),
     "minilm-healthy": Recipe(

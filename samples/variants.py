@@ -23,7 +23,7 @@ from ftprof.samples.progress import show_progress
 from ftprof.samples.recipes import RECIPES, CallValue, Recipe
 
 # Raise it when the way variants are built changes, so that none built the old way is taken for a new one.
-LAYOUT = 2
+LAYOUT = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,9 +69,9 @@ def _fill(recipe: Recipe, folder: Path, out: Path) -> None:
 
     if recipe.unmerged_on_bf16:
         merged.save_base_bf16(recipe.sample, out)
-        return
-    save = partial(merged.save_merged, recipe.sample, dtype=recipe.dtype)
-    merged.link_files(build_once(folder / f"merged-{recipe.dtype}", save), out)
+    else:
+        save = partial(merged.save_merged, recipe.sample, dtype=recipe.dtype)
+        merged.link_files(build_once(folder / f"merged-{recipe.dtype}", save), out)
     if recipe.no_cache_in:
         merged.set_in_json(out / recipe.no_cache_in, "use_cache", False)
     if recipe.call:

@@ -25,6 +25,8 @@ from ftprof.profiler.rows import load_rows
 from ftprof.profiler.workload import Call
 from ftprof.reports.write import load_audit
 
+TORCH = Options(runtime="torch")
+"""Conversions have tests of their own."""
 HOUSE_RULES = Path(__file__).parent / "house_rules"
 
 
@@ -55,7 +57,7 @@ def audit_of(
         located=located,
         rows=load_rows(str(rows) if rows else None, task=located.task, labels=located.labels),
         call=call or Call(),
-        options=options or Options(),
+        options=options or TORCH,
         budget_s=budget_s,
         offline=True,
         command="test",
@@ -72,7 +74,7 @@ def adapter_run(
 ) -> tuple[Audit, list[Audit], tuple[str, str]]:
     before = digest_directory(tiny_base), digest_directory(tiny_adapter)
     save = tmp_path_factory.mktemp("saved") / "model"
-    audit, published = audit_of(tiny_adapter, tiny_base, tiny_rows, options=Options(save=save))
+    audit, published = audit_of(tiny_adapter, tiny_base, tiny_rows, options=Options(save=save, runtime="torch"))
     assert before == (digest_directory(tiny_base), digest_directory(tiny_adapter)), "the user's files were touched"
     return audit, published, before
 
@@ -180,7 +182,9 @@ def test_encoders(kind: str, request: pytest.FixtureRequest, tiny_rows: Path) ->
 
 
 def test_diagnosis_alone_tries_nothing(tiny_base: Path, tiny_adapter: Path, tiny_rows: Path) -> None:
-    audit, _ = audit_of(tiny_adapter, tiny_base, tiny_rows, options=Options(fixes=False), budget_s=30.0)
+    audit, _ = audit_of(
+        tiny_adapter, tiny_base, tiny_rows, options=Options(fixes=False, runtime="torch"), budget_s=30.0
+    )
     assert audit.trials == ()
     assert audit.final is None
     assert [entry.rule for entry in audit.advice if entry.rule == "unmerged-adapter"]
@@ -220,7 +224,11 @@ def test_two_variants_that_do_not_fit_are_compared_in_blocks(
     tiny_base: Path, tiny_adapter: Path, tiny_rows: Path
 ) -> None:
     audit, _ = audit_of(
-        tiny_adapter, tiny_base, tiny_rows, options=Options(memory_limit_bytes=600 * 2**20), budget_s=60.0
+        tiny_adapter,
+        tiny_base,
+        tiny_rows,
+        options=Options(memory_limit_bytes=600 * 2**20, runtime="torch"),
+        budget_s=60.0,
     )
     merged = next(trial for trial in audit.trials if trial.rule == "unmerged-adapter")
     assert merged.objective is not None

@@ -33,8 +33,8 @@ def _faults(stem: str, module: ModuleType) -> Iterable[str]:
     missing = [section for section in SECTIONS if section not in page.splitlines()]
     if missing:
         yield f"its docstring lacks {', '.join(missing)}"
-    if rule.rewrite is not None and rule.apply is not None:
-        yield "it has both rewrite and apply; a fix is one of them"
+    if sum(way is not None for way in (rule.rewrite, rule.apply, rule.convert)) > 1:
+        yield "it has more than one of rewrite, apply and convert; a fix is one of them"
     if not rule.tasks:
         yield "it names no task"
 

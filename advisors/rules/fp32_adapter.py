@@ -28,6 +28,7 @@ import math
 
 import msgspec
 
+from ftprof.advisors.adapter_costs import casts_s, moved_s
 from ftprof.advisors.predict import KERNEL_ERROR, Pair, by_steps, cases_of, lora_share, stake, swap
 from ftprof.advisors.rule import ALL_TASKS, Evidence, Finding, Prediction, Rule
 from ftprof.advisors.shapes import Step, steps
@@ -35,14 +36,20 @@ from ftprof.profiler.diagnosis import Diagnosis
 from ftprof.profiler.record import AdapterFacts, ModelFacts, ProbeCase, RunRecord
 
 NAME = "fp32-adapter"
-CASTS, HALF = 2, ("bfloat16", "float16")  # a wrapped layer casts its input up and its result down
+HALF = ("bfloat16", "float16")
+MOVED_ERROR = 0.4  # the arrays may lie in a nearer cache than their size says
 
 
 def detect(record: RunRecord, diagnosis: Diagnosis) -> Finding | None:
     workload, model, adapter = record.workload, record.model, record.adapter
     if workload is None or model is None or adapter is None or adapter.loaded_dtype == model.dtype:
         return None
-    if not workload.call.adapter_autocast or model.dtype not in HALF or adapter.loaded_dtype == "unknown":
+    if (
+        not adapter.modules
+        or not workload.call.adapter_autocast
+        or model.dtype not in HALF
+        or adapter.loaded_dtype == "unknown"
+    ):
         return None
     share = lora_share(diagnosis)
     most = share.high if share else 1.0  # the casts are part of the adapter's time
@@ -79,16 +86,6 @@ def probes(record: RunRecord, finding: Finding) -> tuple[ProbeCase, ...]:
     return cases_of(pair for step in steps(record) for pair in _pairs(step, record.model, record.adapter))
 
 
-def _casts_s(record: RunRecord, step: Step, modules: int) -> float:
-    """Seconds in the adapter's casts: its part of the traced ones, else their dispatch alone."""
-    for trace in record.ops or ():
-        casts = [op for op in trace.ops if op.kind == "cast"]
-        calls = sum(op.calls for op in casts)
-        if (trace.scenario, trace.phase) == (step.scenario, step.phase) and calls:
-            return sum(op.self_s for op in casts) * min(1.0, CASTS * modules / calls) * step.passes
-    return CASTS * modules * step.passes * (record.machine.dispatch_s if record.machine else 0.0)
-
-
 def predict(record: RunRecord, finding: Finding) -> Prediction:
     model, adapter = record.model, record.adapter
     assert model and adapter
@@ -97,10 +94,12 @@ def predict(record: RunRecord, finding: Finding) -> Prediction:
         products = swap(record, _pairs(step, model, adapter))
         if products is None:
             return None
-        saved = products.old_s - products.new_s + _casts_s(record, step, adapter.modules)
-        return saved, math.hypot(products.sd_s, KERNEL_ERROR * products.new_s)
+        moved = moved_s(record, step, model, adapter)
+        saved = products.old_s - products.new_s + casts_s(record, step, adapter.modules) + moved
+        return saved, math.hypot(products.sd_s, KERNEL_ERROR * products.new_s, MOVED_ERROR * moved)
 
-    return Prediction(ratios=by_steps(record, saving), basis="probes of A and B in both dtypes, traced casts")
+    basis = "probes of A and B in both dtypes, traced casts, bytes of scale and add"
+    return Prediction(ratios=by_steps(record, saving), basis=basis)
 
 
 RULE = Rule(

@@ -27,22 +27,16 @@ quality gate.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from itertools import accumulate
-from math import prod
-
 import msgspec
 
-from ftprof.advisors.predict import KERNEL_ERROR, Pair, by_steps, cases_of, stake, swap, traced_share
+from ftprof.advisors.dtypes import dtype_prediction, dtype_probes
+from ftprof.advisors.predict import stake, traced_share
 from ftprof.advisors.rule import ALL_TASKS, Evidence, Finding, Prediction, Rule
-from ftprof.advisors.shapes import Step, main_phase, steps
+from ftprof.advisors.shapes import main_phase, steps
 from ftprof.profiler.diagnosis import Diagnosis
-from ftprof.profiler.record import ModelFacts, ProbeCase, RunRecord
+from ftprof.profiler.record import ProbeCase, RunRecord
 
 NAME = "fp32-weights"
-COVERED = 0.99  # of the weights' bytes; the small shapes count too, since a fixed cost per bf16 product shows there
-CASTS = 2  # an fp32 adapter on a bf16 base casts its input up and its result down
 
 
 def detect(record: RunRecord, diagnosis: Diagnosis) -> Finding | None:
@@ -65,45 +59,12 @@ def detect(record: RunRecord, diagnosis: Diagnosis) -> Finding | None:
     )
 
 
-def largest(model: ModelFacts) -> tuple[tuple[int, int, int], ...]:
-    """The linear shapes that hold 99 % of the weights' bytes, largest first: (in, out, how many)."""
-    ordered = sorted(model.linears, key=prod, reverse=True)
-    running = list(accumulate(prod(shape) for shape in ordered))
-    needed = sum(total < COVERED * running[-1] for total in running) + 1
-    return tuple(ordered[:needed])
-
-
-def _pairs(step: Step, model: ModelFacts) -> Iterator[Pair]:
-    for k, n, count in largest(model):
-        # generate() asks the head for each row's last position only.
-        tokens = step.rows if n == model.vocabulary and step.phase == "prefill" else step.rows * step.query
-        old = ProbeCase(rule=NAME, kind="linear", shape=(tokens, k, n), variant="float32")
-        yield float(count * step.passes), old, msgspec.structs.replace(old, variant="bfloat16")
-
-
 def probes(record: RunRecord, finding: Finding) -> tuple[ProbeCase, ...]:
-    assert record.model
-    return cases_of(pair for step in steps(record) for pair in _pairs(step, record.model))
+    return dtype_probes(record, NAME, "float32", "bfloat16")
 
 
 def predict(record: RunRecord, finding: Finding) -> Prediction:
-    model = record.model
-    assert model
-
-    def saving(step: Step, total_s: float) -> tuple[float, float] | None:
-        probed = swap(record, _pairs(step, model))
-        if probed is None:
-            return None
-        share = traced_share(record, step.scenario, step.phase, "matmul")
-        touched = total_s * share if share else min(total_s, probed.old_s)
-        ratio = probed.new_s / probed.old_s
-        # PEFT keeps an attached adapter in fp32, which then casts.
-        casts = CASTS * step.passes * (record.adapter.modules if record.adapter else 0)
-        added = casts * (record.machine.dispatch_s if record.machine else 0.0)
-        return touched * (1.0 - ratio) - added, touched * math.hypot(KERNEL_ERROR * ratio, probed.sd_s / probed.old_s)
-
-    basis = f"fp32 against bf16 on {len(largest(model))} of the model's linear shapes"
-    return Prediction(ratios=by_steps(record, saving), basis=basis)
+    return dtype_prediction(record, NAME, "float32", "bfloat16")
 
 
 RULE = Rule(

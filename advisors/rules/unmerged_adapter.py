@@ -15,7 +15,8 @@ again. The merged directory loads without PEFT.
 ## When it backfires
 - Several adapters are switched at run time: merging freezes one.
 - The base is quantised: the update is smaller than a 4-bit step and is rounded away; merge on a 16-bit base instead.
-- Embeddings tied to the head are adapter targets: they part, and the file grows.
+- A LoRA on embeddings tied to the head, or on the tied head: they part, and the file grows by one table.
+- Prompt and prefix tuning have no weights to merge; kinds whose merge is not known to be exact are left alone.
 - Undoing a merge is not bit-exact: keep the adapter's directory.
 
 ## Sources
@@ -25,20 +26,20 @@ again. The merged directory loads without PEFT.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ftprof.advisors.predict import ABLATION_ERROR, MODEL_ERROR, Ratios, lora_share, paired, typical_s, with_end_to_end
+from ftprof.advisors.adapter_costs import without_adapter
+from ftprof.advisors.merging import unmergeable
+from ftprof.advisors.predict import lora_share, typical_s, with_end_to_end
 from ftprof.advisors.rule import ALL_TASKS, Evidence, Finding, Prediction, Rule
-from ftprof.advisors.shapes import occurrences
+from ftprof.profiler.adapter_merge import merge
 from ftprof.profiler.diagnosis import Diagnosis
-from ftprof.profiler.record import AblationPair, RunRecord
+from ftprof.profiler.record import RunRecord
 
 if TYPE_CHECKING:
     from ftprof.profiler.engine import Engine
 
 FIRES, SURE, MUST = 0.05, 0.02, 0.20  # shares: worth a merge, not noise, merge in any case
-MOST, MOST_WRAPPER = 0.9, 0.2  # beyond these a share is a fault of the measurement
-WRAPPER_DISPATCHES = 5  # measured: a disabled PEFT layer adds 4.7 us to its Linear where a tiny op takes 0.97 us
 
 
 def detect(record: RunRecord, diagnosis: Diagnosis) -> Finding | None:
@@ -57,46 +58,13 @@ def detect(record: RunRecord, diagnosis: Diagnosis) -> Finding | None:
     )
 
 
-def _wrapper_s(record: RunRecord, pair: AblationPair) -> float:
-    if pair.how == "unloaded" or record.machine is None or record.adapter is None:
-        return 0.0
-    forwards = occurrences(record, pair.scenario)["decode"] + 1 if pair.phase == "e2e" else 1
-    return forwards * record.adapter.modules * WRAPPER_DISPATCHES * record.machine.dispatch_s
-
-
 def predict(record: RunRecord, finding: Finding) -> Prediction:
-    ratios: Ratios = {}
-    for trace in record.modules or ():
-        if left := [1.0 - min(share, MOST) for share in trace.lora_shares]:
-            ratios.setdefault(trace.scenario, {})[trace.phase] = paired([1.0] * len(left), left, MODEL_ERROR)
-    # "unloaded" is the merged model's own cost, so it comes last and wins.
-    for pair in sorted(record.ablation or (), key=lambda pair: pair.how):
-        off = [time - min(_wrapper_s(record, pair), MOST_WRAPPER * time) for time in pair.off_s]
-        ratios.setdefault(pair.scenario, {})[pair.phase] = paired(pair.on_s, off, ABLATION_ERROR)
     basis = "ablation of the adapter" if record.ablation else "time attributed to the adapter's modules"
-    return Prediction(ratios=with_end_to_end(record, ratios), basis=basis)
+    return Prediction(ratios=with_end_to_end(record, without_adapter(record)), basis=basis)
 
 
 def refuse(record: RunRecord, finding: Finding) -> str | None:
-    return "; ".join(record.adapter.blockers) or None if record.adapter else None
-
-
-def merge(model: Any) -> Any:
-    """The base with the adapter folded in; each layer is merged in fp32 and cast back once."""
-    import warnings
-
-    import torch
-    from peft.tuners.tuners_utils import BaseTunerLayer
-
-    layers: list[Any] = [module for module in model.modules() if isinstance(module, BaseTunerLayer)]
-    for layer in layers:
-        kept = getattr(getattr(layer.get_base_layer(), "weight", None), "dtype", None)
-        if kept in (torch.bfloat16, torch.float16):
-            layer.float().merge(safe_merge=True)
-            layer.to(kept)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="All adapters are already merged")
-        return model.merge_and_unload(safe_merge=True)
+    return unmergeable(record)
 
 
 def apply(engine: Engine) -> Engine:

@@ -29,6 +29,17 @@ from ftprof.profiler.workload import Call, Scenario, Workload
 FLOPS = {"float32": 268e9, "bfloat16": 695e9}
 STREAM = {"float32": 20e9, "bfloat16": 13.8e9}
 GEMV = {"float32": 20e9, "bfloat16": 8.5e9}  # one row: bf16 has half the bytes and yet took longer
+HALF_SLOWER = 10.0  # fp16 is emulated
+# Seconds of (prompt of 64 tokens, decode step), whole model; a tenth of each is not in the layers.
+WHOLE = {
+    "torch:float32": (0.156, 0.0408),
+    "torch:bfloat16": (0.071, 0.0504),
+    "genai:fp32": (0.128, 0.0284),
+    "genai:int8": (0.139, 0.0119),
+    "genai:int4": (0.172, 0.0083),
+    "ort:fp32": (0.039, 0.0),
+    "ort:int8": (0.021, 0.0),
+}
 CALL_S = 4e-6
 WOBBLE = (1.0, 1.02, 0.99, 1.01, 0.98, 1.0, 1.03, 0.97)
 
@@ -106,6 +117,12 @@ def samples(seconds: float) -> tuple[float, ...]:
 
 def probe_seconds(case: ProbeCase) -> float:
     """What a probe takes on that machine."""
+    if case.kind == "depth":
+        layers, rows, length, decode = case.shape
+        whole = WHOLE[case.variant][decode] * (1.0 if decode else rows * length / 64)
+        return whole * (0.1 + 0.9 * layers / SMOLLM2.layers)
+    if case.variant == "float16":
+        return HALF_SLOWER * probe_seconds(msgspec.structs.replace(case, variant="float32"))
     if case.kind == "linear":
         m, k, n = case.shape
         size = {"float32": 4, "bfloat16": 2}[case.variant]
@@ -297,6 +314,29 @@ def _slow_load() -> tuple[RunRecord, Diagnosis]:
     return record, diagnosis(record)
 
 
+def _fixed_shape() -> tuple[RunRecord, Diagnosis]:
+    model = msgspec.structs.replace(MINILM, engine="ort", attention="graph", fixed_shape=(8, 256))
+    record = encoder(Call(), model)
+    record = msgspec.structs.replace(record, timing=timing({"single": {"forward": 0.055}, "batch": {"forward": 3.6}}))
+    return record, diagnosis(record)
+
+
+def _half_on_cpu() -> tuple[RunRecord, Diagnosis]:
+    record = causal()
+    record = msgspec.structs.replace(record, model=msgspec.structs.replace(SMOLLM2, dtype="float16"))
+    times = {
+        "single": {"prefill": 1.5, "decode": 0.4, "e2e": 14.0},
+        "batch": {"prefill": 6.0, "decode": 0.7, "e2e": 28.0},
+    }
+    record = msgspec.structs.replace(record, timing=timing(times))
+    return record, diagnosis(record)
+
+
+def _on_torch() -> tuple[RunRecord, Diagnosis]:
+    record = causal()
+    return record, diagnosis(record)
+
+
 DEFECTIVE: dict[str, Callable[[], tuple[RunRecord, Diagnosis]]] = {
     "unmerged-adapter": _unmerged,
     "fp32-adapter": _fp32_adapter,
@@ -305,6 +345,11 @@ DEFECTIVE: dict[str, Callable[[], tuple[RunRecord, Diagnosis]]] = {
     "disabled-kv-cache": _no_cache,
     "padded-batches": _padded,
     "slow-weight-load": _slow_load,
+    "fp16-on-cpu": _half_on_cpu,
+    "fixed-shape-export": _fixed_shape,
+    "eager-runtime": _on_torch,
+    "unquantised-weights": _on_torch,
+    "int4-weights": _on_torch,
 }
 
 OBJECTIVES = {"causal-lm": ("single", "e2e"), "sequence-classification": ("batch", "forward")}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ftprof.advisors.improve import laxest
+from ftprof.advisors.laxest import laxest
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from ftprof.advisors.rules import get_rule
-from ftprof.advisors.rules.unmerged_adapter import merge
+from ftprof.profiler.adapter_merge import merge
 from ftprof.profiler.torch_engine import TorchEngine
 from ftprof.profiler.workload import Call
 from tests.profiler.tiny_models import llama

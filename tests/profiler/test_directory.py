@@ -240,7 +240,7 @@ def test_custom_code_runs_where_it_is_trusted(tmp_path: Path) -> None:
 
 
 def test_quantised_base_is_not_compared(tmp_path: Path) -> None:
-    base = write_model(tmp_path / "base", LLAMA | {"quantization_config": {"bits": 4}})
+    base = write_model(tmp_path / "base", LLAMA | {"quantization_config": {"quant_method": "fp8"}})
     found = inspect(str(write_adapter(tmp_path / "a", str(base), llama_lora(hidden=64))))
     assert any("quantised" in note for note in found.notes)
 

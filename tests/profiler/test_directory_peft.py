@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from ftprof.profiler.adapter_merge import merge
+from ftprof.profiler.adapter_switch import set_adapter
 from ftprof.profiler.base_diff import differences
 from ftprof.profiler.directory import Located, inspect
+from tests.profiler.adapter_models import TEXTS, loaded
 from tests.profiler.model_files import write_tokenizer
 
 SIZES: dict[str, Any] = {
@@ -27,10 +30,12 @@ def saved(directory: Path, model: Any) -> Path:
     return directory
 
 
-def adapted(directory: Path, model: Any, **settings: Any) -> Located:
-    from peft import LoraConfig, get_peft_model
+def adapted(directory: Path, model: Any, kind: str = "Lora", **settings: Any) -> Located:
+    import peft
 
-    get_peft_model(model, LoraConfig(r=4, **settings)).save_pretrained(str(directory))
+    rank = {"r": 4} if kind == "Lora" else {}
+    config = getattr(peft, f"{kind}Config")(**rank, **settings)
+    peft.get_peft_model(model, config).save_pretrained(str(directory))
     return inspect(str(directory), offline=True)
 
 
@@ -111,3 +116,32 @@ def test_transposed_layers_of_gpt2_fit(tmp_path: Path) -> None:
         tmp_path / "a", GPT2LMHeadModel.from_pretrained(base), task_type="CAUSAL_LM", target_modules=["c_attn", "c_fc"]
     )
     assert (found.task, found.max_context) == ("causal-lm", 32)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "merges"),
+    [
+        ("IA3", {"target_modules": ["key", "value"], "feedforward_modules": []}, True),
+        ("Lora", {"target_modules": ["query"], "use_dora": True}, True),
+        ("PromptTuning", {"num_virtual_tokens": 3}, False),
+    ],
+)
+def test_classifiers_of_other_kinds(
+    tiny_embedder: Path, tmp_path: Path, kind: str, settings: dict[str, Any], merges: bool
+) -> None:
+    from transformers import AutoModelForSequenceClassification
+
+    model = AutoModelForSequenceClassification.from_pretrained(tiny_embedder, num_labels=3)
+    found = adapted(tmp_path / "a", model, kind, task_type="SEQ_CLS", **settings)
+    assert (found.task, found.label_count) == ("sequence-classification", 3)
+    engine = loaded(found, tmp_path)
+    facts = engine.adapter()
+    assert facts is not None and (facts.blockers == ()) == merges
+    ids = engine.tokenise(TEXTS)
+    before = engine.logits(ids)
+    set_adapter(engine.model, False)
+    assert abs(engine.logits(ids) - before).max() > 1e-3  # the base's own head is another
+    set_adapter(engine.model, True)
+    assert (engine.logits(ids) == before).all()
+    if merges:
+        assert abs(engine.with_model(merge(engine.model)).logits(ids) - before).max() < 1e-5

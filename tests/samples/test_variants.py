@@ -6,16 +6,16 @@ import json
 import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ftprof.profiler.errors import FtprofError
+from ftprof.profiler.workload import Call
 from ftprof.samples import variants
 from ftprof.samples.long_rows import LONGEST, SHORTEST
 from ftprof.samples.recipes import RECIPES
 
-CALL_KEYS = {
-    "dtype", "attention", "padding", "pad_to", "order", "batch_size", "new_tokens", "use_cache", "adapter_autocast",
-}  # fmt: skip
+CALL_KEYS = {field.name for field in msgspec.structs.fields(Call)}
 
 
 def test_recipes_use_known_call_keys() -> None:

@@ -1,0 +1,141 @@
+"""What the rules that move a model to another runtime share: probes at two depths, the prediction, and refusals. Pure."""
+
+from __future__ import annotations
+
+import math
+
+from ftprof.advisors.adapter_costs import without_adapter
+from ftprof.advisors.merging import unmergeable
+from ftprof.advisors.predict import MODEL_ERROR, Z80, Ratios, centre, from_log, typical_s, with_end_to_end
+from ftprof.advisors.rule import Evidence, Finding, PredictedRatio, Prediction
+from ftprof.advisors.shapes import CAUSAL, Step, main_phase, steps
+from ftprof.profiler.built import Recipe
+from ftprof.profiler.record import ModelFacts, ProbeCase, RunRecord
+
+RULE = "depth"
+"""Cases are shared by all rules, so that each place is timed once."""
+SHALLOW, DEEP = 2, 6
+PRECISIONS = {"float32": "fp32"}
+REPLACED = (
+    *("eager-runtime", "unquantised-weights", "int4-weights"),
+    *("fp32-weights", "fp16-on-cpu", "eager-attention", "fp32-adapter", "disabled-kv-cache"),
+)
+"""What a conversion takes the place of: other runtimes, and ways of running the model on PyTorch."""
+VNNI = ("avx512_vnni", "avx_vnni", "amx_int8", "asimddp", "i8mm")
+
+
+def runtime_of(task: str) -> str:
+    """The runtime for a task: decoders need a key-value cache of their own, which GenAI has."""
+    return "genai" if task == CAUSAL else "ort"
+
+
+def found(record: RunRecord, summary: str, evidence: tuple[Evidence, ...] = ()) -> Finding:
+    """A finding about the whole model: every phase is at stake."""
+    scenario, phase = main_phase(record)
+    seconds = typical_s(record, scenario, phase) or 0.0
+    return Finding(summary=summary, scenario=scenario, phase=phase, at_stake_s=seconds, evidence=evidence)
+
+
+def depths(layers: int) -> tuple[int, int] | None:
+    """The two depths that are built; None for a model of one layer."""
+    if layers < 2:
+        return None
+    return (SHALLOW, DEEP) if layers >= DEEP else (1, layers)
+
+
+def label(recipe: Recipe) -> str:
+    """The variant of a probe case."""
+    return f"{recipe.runtime}:{recipe.precision}"
+
+
+def current(model: ModelFacts) -> str:
+    """The variant that stands for the model as it runs now."""
+    precision = model.dtype if model.engine == "torch" else PRECISIONS.get(model.dtype, model.dtype)
+    return f"{model.engine}:{precision}"
+
+
+def _cases(record: RunRecord, step: Step, variant: str) -> tuple[ProbeCase, ProbeCase] | None:
+    chosen = depths(record.model.layers) if record.model else None
+    if chosen is None:
+        return None
+    decode = step.phase == "decode"
+    # A decode step follows the prompt, whose length is what the prefill of the same scenario saw.
+    length = next(one.query for one in steps(record) if one.scenario == step.scenario and one.phase != "decode")
+    low, high = (
+        ProbeCase(rule=RULE, kind="depth", shape=(layers, step.rows, length, int(decode)), variant=variant)
+        for layers in chosen
+    )
+    return low, high
+
+
+def probes(record: RunRecord, recipe: Recipe) -> tuple[ProbeCase, ...]:
+    """The model as it is and on the other runtime, at two depths, for every step of the workload."""
+    assert record.model is not None
+    return tuple(
+        case
+        for step in steps(record)
+        for variant in (current(record.model), label(recipe))
+        for case in _cases(record, step, variant) or ()
+    )
+
+
+def _samples(record: RunRecord, step: Step, variant: str) -> list[float]:
+    """Seconds of one pass through the whole model, round by round, straight through the two depths."""
+    cases = _cases(record, step, variant)
+    assert record.model is not None
+    if cases is None:
+        return []
+    results = {probe.case: probe.samples_s for probe in record.probes or ()}
+    low, high = (results.get(case, ()) for case in cases)
+    part = (record.model.layers - cases[0].shape[0]) / (cases[1].shape[0] - cases[0].shape[0])
+    whole = [a + part * (b - a) for a, b in zip(low, high, strict=False)]
+    # A burst on the shallow copy alone can turn the slope round; such a round says nothing.
+    return whole if all(seconds > 0 for seconds in whole) else [max(a, b) for a, b in zip(low, high, strict=False)]
+
+
+def predict(record: RunRecord, recipe: Recipe) -> Prediction:
+    """The ratio of the two runtimes at full depth, on top of what the adapter costs, since a conversion merges it."""
+    assert record.model is not None
+    merged = without_adapter(record)
+    ratios: Ratios = {}
+    for step in steps(record):
+        old = _samples(record, step, current(record.model))
+        new = _samples(record, step, label(recipe))
+        if old and new:
+            ratio = _paired(old, new)
+            first = merged.get(step.scenario, {}).get(step.phase)
+            ratios.setdefault(step.scenario, {})[step.phase] = _times(ratio, first) if first else ratio
+    basis = f"copies of {' and '.join(map(str, depths(record.model.layers) or ()))} layers on both runtimes"
+    return Prediction(ratios=with_end_to_end(record, ratios), basis=basis)
+
+
+def _paired(old: list[float], new: list[float]) -> PredictedRatio:
+    log, sd = centre([math.log(a / b) for a, b in zip(old, new, strict=False)])
+    return from_log(log, math.hypot(sd, MODEL_ERROR))
+
+
+def _times(first: PredictedRatio, second: PredictedRatio) -> PredictedRatio:
+    """Both speed-ups one after the other; their errors are independent."""
+    sds = [math.log(ratio.high / ratio.low) / (2 * Z80) for ratio in (first, second)]
+    return from_log(math.log(first.speedup * second.speedup), math.hypot(*sds))
+
+
+def refuse(record: RunRecord, recipe: Recipe) -> str | None:
+    """Why the model cannot go to that runtime here, or None."""
+    workload, model = record.workload, record.model
+    if stays := unmergeable(record):
+        return f"a graph holds no adapter: {stays}"
+    if workload is not None and workload.device != "cpu":
+        return "ftprof builds graphs for the CPU"
+    if workload is not None and workload.trust_remote_code:
+        return "the model's own code cannot be exported"
+    if recipe.runtime == "ort" and recipe.precision == "int8" and not _has_int8(record):
+        return "this processor has no 8-bit dot products (VNNI or AMX): int8 gains nothing without them"
+    failed = [probe for probe in record.probes or () if probe.error and probe.case.variant == label(recipe)]
+    if failed:
+        return failed[0].error
+    return None if model is not None and depths(model.layers) else "the model has too few layers to be probed"
+
+
+def _has_int8(record: RunRecord) -> bool:
+    return record.machine is None or not record.machine.isa or any(flag in record.machine.isa for flag in VNNI)

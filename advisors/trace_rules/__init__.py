@@ -1,0 +1,50 @@
+"""Rules over traces: one file each, found by walking this folder. Adding one edits no other file."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable
+from functools import cache
+from types import ModuleType
+
+import msgspec
+
+from ftprof.advisors.rules import SECTIONS
+from ftprof.advisors.trace_rule import TraceFinding, TraceRule
+from ftprof.profiler.errors import Exit, FtprofError
+from ftprof.profiler.traces.model import FileAnalysis
+
+
+def _faults(stem: str, module: ModuleType) -> Iterable[str]:
+    rule, page = getattr(module, "RULE", None), module.__doc__ or ""
+    if not isinstance(rule, TraceRule):
+        yield "its last statement must be RULE = TraceRule(...)"
+        return
+    if rule.name != stem.replace("_", "-"):
+        yield f"its rule is called {rule.name!r}, not {stem.replace('_', '-')!r}"
+    missing = [section for section in SECTIONS if section not in page.splitlines()]
+    if missing:
+        yield f"its docstring lacks {', '.join(missing)}"
+
+
+def read_trace_rule(stem: str, module: ModuleType) -> TraceRule:
+    """The rule of one module, its page filled from the docstring. FtprofError that names the file's fault."""
+    for fault in _faults(stem, module):
+        raise FtprofError(f"trace rule file {stem}.py: {fault}", "mend or remove the file", Exit.BUG)
+    rule: TraceRule = module.RULE
+    return msgspec.structs.replace(rule, page=(module.__doc__ or "").strip() + "\n")
+
+
+@cache
+def load_trace_rules() -> tuple[TraceRule, ...]:
+    """Every rule of this folder, sorted by name. FtprofError where a file is not a rule."""
+    stems = [info.name for info in pkgutil.iter_modules(__path__)]
+    rules = [read_trace_rule(stem, importlib.import_module(f"{__name__}.{stem}")) for stem in stems]
+    return tuple(sorted(rules, key=lambda rule: rule.name))
+
+
+def find(file: FileAnalysis) -> tuple[TraceFinding, ...]:
+    """What the rules see in one file, the severest first; empty for a healthy trace, and for one without a device."""
+    found = [finding for rule in load_trace_rules() if (finding := rule.detect(file)) is not None]
+    return tuple(sorted(found, key=lambda finding: -finding.severity))

@@ -1,0 +1,53 @@
+"""Trials that were not made, with the reason why. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ftprof.advisors.advise import Advised, blocked
+from ftprof.advisors.audit import AdviceEntry, Trial
+from ftprof.advisors.ladder import HARSHER, fallen
+from ftprof.profiler.quality import Safety
+from ftprof.profiler.workload import Change
+
+
+def unmade(entry: AdviceEntry, kept: Sequence[Change], status: str, why: str) -> Trial:
+    """A trial of which nothing was measured yet, on top of the changes `kept` so far."""
+    return Trial(
+        rule=entry.rule,
+        title=entry.title,
+        safety=entry.safety,
+        status=status,  # type: ignore[arg-type]
+        why=why,
+        base=tuple(kept),
+        change=Change(rule=entry.rule, options=entry.options),
+        predicted=entry.predicted,
+    )
+
+
+def refused(
+    first: Advised,
+    last: Advised,
+    kept: Sequence[Change],
+    tried: set[str],
+    max_loss: Safety,
+    trials: Sequence[Trial],
+) -> list[Trial]:
+    """Fixes that were found at first and never tried, with the reason: as the last look at the best variant has it."""
+    found = []
+    for entry in first.entries:
+        if entry.key in tried or not entry.fixable:
+            continue
+        why = entry.error or blocked(entry, kept, max_loss)
+        status = "failed" if entry.error else "refused"
+        if why is None and entry.rule in fallen(trials):
+            why = HARSHER
+        elif why is None:
+            status, why = "not_tried", _left_alone(entry, last)
+        found.append(unmade(entry, kept, status, why))
+    return found
+
+
+def _left_alone(entry: AdviceEntry, last: Advised) -> str:
+    said = [sentence for sentence in last.checked if sentence.startswith(f"{entry.key}: ")]
+    return said[0].removeprefix(f"{entry.key}: ") if said else "no longer found after the fixes that were kept"

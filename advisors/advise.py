@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -19,6 +20,8 @@ Objective = tuple[str, str]
 
 # Below 3 % a trial of a few minutes cannot tell a gain from noise: the equivalence margin of the comparison.
 WORTHWHILE = 1.03
+CLEARLY = 1.15
+"""A conversion predicted faster by less than this is not worth more loss."""
 ORDER: tuple[Safety, ...] = ("exact", "rounding", "int8", "int4")
 
 
@@ -149,16 +152,23 @@ def spell(ratio: PredictedRatio) -> str:
 def rank(
     entries: Iterable[AdviceEntry], seconds_per_trial: float | Mapping[str, float], objective: Objective | None = None
 ) -> tuple[AdviceEntry, ...]:
-    """Order of trials: exact, then rounding, then lossy; inside a class by predicted share of time saved per second of
-    trial (a number, or one by rule). What cannot be tried (advice only, refused, failed) comes last.
+    """Order of trials: exact, then rounding, then lossy, and inside a class by predicted share of time saved per second
+    of trial (a number, or one by rule). Conversions to another runtime come after what stays on this one, since they
+    build on it; they are alternatives, so the one predicted clearly faster goes first whatever its class, and a milder
+    one is left for when that fails. What cannot be tried (advice only, refused, failed) comes last.
 
     Without `objective`, each entry is judged by the phase of its own finding.
     """
 
-    def key(entry: AdviceEntry) -> tuple[bool, int, float, str]:
+    rules = {rule.name: rule for rule in load_rules()}
+
+    def key(entry: AdviceEntry) -> tuple[bool, bool, int, int, float, str]:
         cost = seconds_per_trial[entry.rule] if isinstance(seconds_per_trial, Mapping) else seconds_per_trial
         untried = not entry.fixable or entry.refused is not None or entry.error is not None
-        return untried, ORDER.index(entry.safety), -gain(entry, objective) / max(cost, 1e-9), entry.rule
+        moves = entry.rule in rules and rules[entry.rule].convert is not None
+        saved = gain(entry, objective)
+        steps = round(-math.log1p(-saved) / math.log(CLEARLY)) if moves else 0
+        return untried, moves, -steps, ORDER.index(entry.safety), -saved / max(cost, 1e-9), entry.rule
 
     return tuple(sorted(entries, key=key))
 

@@ -146,6 +146,8 @@ def _plain(best: Best, directory: Path) -> Workload:
     if conversion(workload.changes) is not None:
         return msgspec.structs.replace(workload, built=str(directory))
     kept = tuple(change for change in workload.changes if _acts_at_run_time(change.rule))
+    if workload.built:
+        return msgspec.structs.replace(workload, built=str(directory), changes=kept)
     if best.variant.loaded is not None and best.variant.loaded.adapter is not None:
         return msgspec.structs.replace(workload, adapter=str(directory), tokenizer=str(directory))
     return msgspec.structs.replace(

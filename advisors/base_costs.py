@@ -5,7 +5,7 @@ from __future__ import annotations
 from ftprof.advisors.audit import BaseDifference
 from ftprof.profiler.base_diff import FileDifference, differences
 from ftprof.profiler.diagnosis import Diagnosis
-from ftprof.profiler.directory import Located
+from ftprof.profiler.located import Located
 from ftprof.profiler.record import RunRecord
 
 

@@ -34,6 +34,8 @@ LEAST_QUADS = 3
 """Six pairs are the fewest that can prove anything at 95 %; they are taken even where a stage's share is spent."""
 # Shares of the budget that parts of the baseline may use.
 CONTROL_SHARE, OTHER_SHARE, ABLATION_SHARE = 0.08, 0.03, 0.018
+CONTROL_QUADS = 2
+"""The control proves nothing; it shows what no change looks like."""
 MACHINE_S = 2.0
 
 
@@ -163,11 +165,11 @@ def traced(context: Context, handle: Handle, record: RunRecord, scenario: str, u
     untraced = {
         phase: statistics.median(samples)
         for phase, samples in handle.call(
-            "first_batch", scenario, unit, TRACE_TOKENS, 2, timeout_s=context.patience()
+            "first_batch", scenario, unit, TRACE_TOKENS, 2 if scenario == "single" else 1, timeout_s=context.patience()
         ).items()
     }
     arguments = (scenario, unit, TRACE_TOKENS, untraced, record.machine)
-    modules = handle.call("modules", *arguments, 3, timeout_s=context.patience())
+    modules = handle.call("modules", *arguments, 3 if scenario == "single" else 2, timeout_s=context.patience())
     ops = handle.call("trace", *arguments, 1, timeout_s=context.patience())
     return msgspec.structs.replace(record, ops=(*(record.ops or ()), *ops), modules=(*(record.modules or ()), *modules))
 
@@ -277,7 +279,7 @@ def _timed(context: Context, workload: Workload, a: Arm, b: Arm) -> dict[str, Sa
             b,
             scenario.name,
             quads=16,
-            least=LEAST_QUADS if scenario.name == decisive else 1,
+            least=CONTROL_QUADS if scenario.name == decisive else 1,
             deadline=context.budget.until(seconds),
             now=context.budget.now,
             seed=workload.seed,

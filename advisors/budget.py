@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-FINAL_SHARE = 0.2
+FINAL_SHARE = 0.17
 """Of the budget, kept for the final comparison: three pairs of processes have to load before they are timed."""
 
 

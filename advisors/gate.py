@@ -18,12 +18,17 @@ if TYPE_CHECKING:
     from ftprof.profiler.outputs import Greedy, Reference, Scored
 
 # Shares of the budget for writing the reference and for judging one candidate.
-REFERENCE_SHARE, CHECK_SHARE = 0.06, 0.05
+REFERENCE_SHARE, CHECK_SHARE = 0.04, 0.05
 DEFAULT_CONTEXT = 2048
 
 
 class Gate(Protocol):
-    """Judges a variant against the model as loaded, by the limits of `safety`, or of the row `limits`."""
+    """Judges a variant against the model as loaded, by the limits of `safety`, or of the row `limits`.
+
+    `seconds` is about what that takes: as long as the original took.
+    """
+
+    seconds: float
 
     def check(self, candidate: Variant, safety: Safety, limits: Limits) -> QualityCheck: ...
 
@@ -33,6 +38,7 @@ class CausalGate:
 
     def __init__(self, context: Context, original: Variant, max_context: int | None) -> None:
         self._context = context
+        begin = context.budget.now()
         self._reference: Reference = original.handle().call(
             "reference",
             str(context.scratch),
@@ -40,6 +46,7 @@ class CausalGate:
             REFERENCE_SHARE * context.budget.total_s,
             timeout_s=context.patience(),
         )
+        self.seconds = context.budget.now() - begin
 
     def check(self, candidate: Variant, safety: Safety, limits: Limits) -> QualityCheck:
         from ftprof.profiler.judge import Floor, TaskScores, generation_check, judge_causal
@@ -68,7 +75,9 @@ class EncoderGate:
         self._context = context
         self._task = original.workload.task
         self._path = context.scratch / "reference.npy"
+        begin = context.budget.now()
         self._count = self._outputs(original, self._path, REFERENCE_SHARE, None)
+        self.seconds = context.budget.now() - begin
         names = {name: number for number, name in enumerate(original.workload.labels)}
         self._labels = [names.get(str(row.label)) for row in rows[: self._count]]
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from ftprof.advisors.advise import Advised, advise, applies, blocked, rank, wanted_probes, within
+from ftprof.advisors.afford import OTHER_PART, first_affordable
 from ftprof.advisors.audit import AdviceEntry, Trial
 from ftprof.advisors.baseline import LEAST_QUADS, ablation_pairs, phase_timing, traced
 from ftprof.advisors.context import Context, Options
@@ -34,12 +35,9 @@ from ftprof.profiler.workload import Change
 
 PROBE_S = 8.0
 # Of timing alone; building the shallow copies takes as long again.
-DEPTH_PROBE_S = 10.0
-# A trial needs a load, a few pairs and a look at the outputs; with less of the budget than this it is not begun.
-SHORTEST_TRIAL_SHARE = 0.06
-# Of a trial's time: the objective's scenario, then the other one; the rest is loading and quality.
-OBJECTIVE_SHARE, OTHER_SHARE = 0.45, 0.15
-LONGEST_TRIAL_SHARE = 0.25
+DEPTH_PROBE_S = 6.0
+# Writing the best variant, loading it again and running its own lines.
+SAVE_SHARE = 0.06
 # Without fixes, the comparison with a merged copy may take this share of the budget.
 ABLATION_SHARE = 0.12
 
@@ -133,13 +131,16 @@ def improve(
     best, advice = _with_earlier(context, best, first, earlier)
     while waiting := _waiting(advice, best, tried, context, trials):
         on_change(Improved(best=best, advice=first, trials=tuple(trials), pairs=pairs))
-        seconds = _seconds(context, len(waiting))
-        if seconds < SHORTEST_TRIAL_SHARE * context.budget.total_s:
+        chosen = first_affordable(
+            waiting, best.record, best.objective, gate.seconds, _room_s(context), context.budget.total_s
+        )
+        if chosen is None:
             trials += [unmade(left, best.changes, "not_tried", "the budget was spent") for left in waiting]
             tried |= {left.key for left in waiting}
             break
-        tried.add(waiting[0].key)
-        outcome = attempt(context, best, gate, waiting[0], seconds)
+        entry, seconds = chosen
+        tried.add(entry.key)
+        outcome = attempt(context, best, gate, entry, seconds)
         trials.append(outcome.trial)
         pairs = pairs or outcome.pairs
         if outcome.better is not None:
@@ -186,11 +187,9 @@ def _waiting(
     return list(rank(entries, 1.0, best.objective))
 
 
-def _seconds(context: Context, waiting: int) -> float:
-    """Seconds of the next trial: an even part of what is left, since the later ones can gain as much."""
-    longest, shortest = LONGEST_TRIAL_SHARE * context.budget.total_s, SHORTEST_TRIAL_SHARE * context.budget.total_s
-    left = context.budget.left_for_trials()
-    return min(left, longest, max(shortest, left / max(1, waiting)))
+def _room_s(context: Context) -> float:
+    """Seconds for trials: what is left without the final comparison and without saving the best variant."""
+    return context.budget.left_for_trials() - (SAVE_SHARE * context.budget.total_s if context.options.save else 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +202,7 @@ class Outcome:
 
 
 def attempt(context: Context, best: Best, gate: Gate, entry: AdviceEntry, seconds: float) -> Outcome:
-    """One trial within about `seconds`. A trial that fails costs itself only."""
+    """One trial whose pairs take about `seconds`. A trial that fails costs itself only."""
     begin = context.budget.now()
     context.progress.stage(f"trying {entry.key}: {entry.title}")
     trial = unmade(entry, best.changes, "failed", "")
@@ -285,7 +284,7 @@ def _measure(
     samples: dict[str, Samples] = {}
     names = sorted((found.name for found in candidate.workload.scenarios), key=lambda name: name != scenario)
     for name in names:
-        share = OBJECTIVE_SHARE if name == scenario else OTHER_SHARE
+        share = 1.0 - OTHER_PART if name == scenario else OTHER_PART
         samples[name] = duel(
             a,
             b,

@@ -33,9 +33,9 @@ from ftprof.advisors.trust import trust
 from ftprof.advisors.variant import Variant
 from ftprof.profiler.diagnosis import Diagnosis
 from ftprof.profiler.digest import digest_directory
-from ftprof.profiler.directory import Located
 from ftprof.profiler.errors import FtprofError
 from ftprof.profiler.ledger import diagnose
+from ftprof.profiler.located import Located
 from ftprof.profiler.processes import prepare
 from ftprof.profiler.record import RunRecord
 from ftprof.profiler.rows import RowSet, write_rows
@@ -134,6 +134,7 @@ def workload_of(request: Request, scratch: Path) -> Workload:
     digest = write_rows(request.rows.rows, scratch / "rows.jsonl")
     return Workload(
         model=located.model,
+        built=located.graph,
         adapter=located.adapter,
         tokenizer=located.tokenizer,
         task=located.task,
@@ -180,6 +181,10 @@ def _empty(request: Request, workload: Workload) -> Audit:
 
 def weight_paths(located: Located) -> list[Path]:
     """Safetensors files that a load reads; what else lies in the directory (checkpoints, other formats) is not."""
+    if located.graph is not None:
+        # Weights lie in the graph's own file, or in files beside it.
+        graph = Path(located.graph)
+        return sorted(graph.glob("*.onnx*") if graph.is_dir() else graph.parent.glob(f"{graph.name}*"))
     adapter = sorted(Path(located.adapter).glob("adapter_model*.safetensors")) if located.adapter else []
     return [*weight_files(Path(located.model)), *adapter]
 

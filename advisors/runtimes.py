@@ -125,6 +125,8 @@ def refuse(record: RunRecord, recipe: Recipe) -> str | None:
     workload, model = record.workload, record.model
     if stays := unmergeable(record):
         return f"a graph holds no adapter: {stays}"
+    if workload is not None and workload.built:
+        return "it is a graph already: quantise or convert the PyTorch model that it was made from"
     if workload is not None and workload.device != "cpu":
         return "ftprof builds graphs for the CPU"
     if workload is not None and workload.trust_remote_code:

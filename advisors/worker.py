@@ -112,13 +112,19 @@ class Service:
         """Build the engine on PyTorch with its changes, or open what was built for another runtime."""
         import time
 
-        from ftprof.profiler.built import open_built
+        from ftprof.profiler.built import MANIFEST, open_built
         from ftprof.profiler.load import LoadTimes, load_engine
+        from ftprof.profiler.ort_engine import open_onnx
 
         if workload.built:
             begin = time.perf_counter()
-            self._engine = open_built(Path(workload.built), changed_call(workload), workload.device)
-            return LoadTimes(build_s=time.perf_counter() - begin, adapter_s=0.0), 0.0
+            built, call = Path(workload.built), changed_call(workload)
+            if (built / MANIFEST).is_file():
+                self._engine, apply_s = open_built(built, call, workload.device), 0.0
+            else:
+                opened = open_onnx(built, call, workload.task, device=workload.device)
+                self._engine, apply_s = applied(opened, workload)
+            return LoadTimes(build_s=time.perf_counter() - begin - apply_s, adapter_s=0.0), apply_s
         engine, times = load_engine(workload, changed_call(workload))
         self._engine, apply_s = applied(engine, workload)
         return times, apply_s

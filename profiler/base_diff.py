@@ -10,7 +10,7 @@ import msgspec
 
 from ftprof.profiler.adapter_files import AdapterOnDisk
 from ftprof.profiler.config_file import ConfigFile, read_config_if_there
-from ftprof.profiler.directory import Located
+from ftprof.profiler.located import Located
 from ftprof.profiler.weights import TensorInfo, bytes_by_dtype, parameters, tensors, total_bytes
 
 _Setting = tuple[str, tuple[str, ...], object]

@@ -25,11 +25,12 @@ from ftprof.profiler.adapter_files import (
 from ftprof.profiler.base_files import CONFIG, BaseFiles, base_files, network
 from ftprof.profiler.config_file import ConfigFile, read_config, read_config_if_there
 from ftprof.profiler.errors import Exit, FtprofError
-from ftprof.profiler.gguf_files import GgufFile
+from ftprof.profiler.graph_located import graph_located, is_graph
+from ftprof.profiler.located import FileSize, Located
 from ftprof.profiler.model_config import adapter_task, label_names, max_context, model_task
 from ftprof.profiler.places import Place, entries, find_base, find_model, no_model, with_gguf
 from ftprof.profiler.prompt_learning import stack_note
-from ftprof.profiler.quantised import QuantisedBase, plain_name, refuse_missing
+from ftprof.profiler.quantised import plain_name, refuse_missing
 from ftprof.profiler.weights import ADAPTER, TensorInfo, adapter_tensors, pickles
 from ftprof.profiler.workload import Task
 
@@ -42,56 +43,6 @@ _VOCABULARIES = (
     "sentencepiece.bpe.model",
     "tekken.json",
 )
-
-
-class FileSize(msgspec.Struct, frozen=True):
-    """A file directly in the directory that the user gave."""
-
-    name: str
-    size_bytes: int
-
-
-class Located(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is known of a model before it is loaded.
-
-    `model` is the directory of the full weights (base or merged), or the GGUF file that holds them; `adapter` is the
-    adapter's directory, `tokenizer` that of the tokenizer that belongs to the fine-tune (or the GGUF file that holds
-    it). `name` is for people. `base` is the base as the adapter's config (or a
-    merged model's) records it; `base_directory` is where it lies, if it is known. `labels` is empty but for
-    classifiers. `vocab_rows` is what the embedding must be resized to before the adapter is attached, None where it
-    fits. `remote` is True where weights were fetched from the hub for this run. `notes` are sentences for people.
-    `quantised` says how the weights are stored where that is quantised, `gguf` what the GGUF file's header says.
-    `siblings` are other adapters on the same base that lie beside this one.
-    """
-
-    model: str
-    adapter: str | None
-    tokenizer: str
-    task: Task
-    labels: tuple[str, ...]
-    vocab_rows: int | None
-    max_context: int | None
-    name: str
-    base: str | None
-    base_directory: str | None
-    adapter_facts: AdapterOnDisk | None
-    files: tuple[FileSize, ...]
-    notes: tuple[str, ...] = ()
-    remote: bool = False
-    trust_remote_code: bool = False
-    quantised: QuantisedBase | None = None
-    gguf: GgufFile | None = None
-    siblings: tuple[str, ...] = ()
-
-    @property
-    def label_count(self) -> int:
-        """How many classes the classifier tells apart; 0 for other tasks."""
-        return len(self.labels)
-
-    @property
-    def given(self) -> str:
-        """The directory of the fine-tune itself: the adapter's if there is one, else the model's."""
-        return self.adapter or self.model
 
 
 class _Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,14 +62,19 @@ def inspect(
     offline: bool = False,
     known_bases: Mapping[str, Path] | None = None,
 ) -> Located:
-    """Finds out what `path` is (a PEFT adapter or several, a merged model, a GGUF file, a base beside `adapter`, a hub
-    id) and checks it.
+    """Finds out what `path` is (a PEFT adapter or several, a merged model, a graph, a GGUF file, a base beside
+    `adapter`, a hub id) and checks it.
 
-    `adapter` is a directory, or the name of one of the adapters that `path` holds. `known_bases` maps hub ids to directories that hold them. The hub is asked only for an id that is nowhere on this
-    machine, and never with `offline`. Raises FtprofError, with exit code 2 for a path or flags that cannot be meant,
-    and 4 for a model that cannot be run.
+    `adapter` is a directory, or the name of one of the adapters that `path` holds. `known_bases` maps hub ids to
+    directories that hold them. The hub is asked only for an id that is nowhere on this machine, and never with
+    `offline`. Raises FtprofError, with exit code 2 for a path or flags that cannot be meant, and 4 for a model that
+    cannot be run.
     """
     options = _Options(base=base, adapter=adapter, trusted=trust_remote_code, offline=offline, known=known_bases or {})
+    if is_graph(Path(path).expanduser()):
+        if base is not None or adapter is not None:
+            raise _usage(f"{path} is a graph, which has no adapter", "leave out --base and --adapter")
+        return graph_located(Path(path).expanduser())
     place = find_model(path, known=options.known, offline=offline)
     names = set() if place.gguf else {entry.name for entry in entries(place.directory)}
     held = {} if place.gguf else adapters_in(place.directory)

@@ -29,6 +29,8 @@ QUIET = {
     "TRANSFORMERS_VERBOSITY": "error",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
+    # ONNX Runtime uploads usage data from threads of its own unless told not to before it is loaded.
+    "ORT_DISABLE_TELEMETRY": "1",
 }
 
 

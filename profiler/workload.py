@@ -71,8 +71,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """What is run. `rows` is a JSON-lines file of normalised `Row`s; `new_tokens` is 0 for encoders.
 
-    `built` is the directory of another runtime that a worker opens instead of the model; it is set for one load, never
-    kept, since any process can build it again from the changes.
+    `built` is what a worker opens instead of the model: the directory of another runtime, set for one load, since any
+    process can build it again from the changes; or the graph that the user gave.
     """
 
     model: str

@@ -1,8 +1,8 @@
 """The decoder's weights could be in 4 bit, if its answers survive it.
 
 ## What it detects
-A decoder whose weights are in 8 bit or more, where --max-loss allows int4. Whether 4 bit are faster is decided by
-building copies of two and six layers with them and timing both.
+A decoder that runs in 8 bit, where --max-loss allows int4: what 8 bit already damage, 4 bit damage more. Whether they
+are faster is decided by building copies of two and six layers with them and timing both.
 
 ## Why it is slow
 Decode streams every weight once a token. 4 bit are half the bytes of int8, and kernels for them unpack on the fly.
@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ftprof.advisors import runtimes
-from ftprof.advisors.rule import ALL_ENGINES, Evidence, Finding, Prediction, Rule
+from ftprof.advisors.rule import Evidence, Finding, Prediction, Rule
 from ftprof.profiler.built import Recipe
 from ftprof.profiler.diagnosis import Diagnosis
 from ftprof.profiler.record import ProbeCase, RunRecord
@@ -40,7 +40,7 @@ LADDER: tuple[Options, ...] = ({"algorithm": "measured"}, {"algorithm": "8-bit h
 
 def detect(record: RunRecord, diagnosis: Diagnosis) -> Finding | None:
     model = record.model
-    if model is None or model.quantisation:
+    if model is None or model.dtype != "int8":
         return None
     evidence = (Evidence(name="dtype", value=model.dtype, condition="shallow copies probed in int4"),)
     return runtimes.found(record, f"{model.weight_bytes / 1e6:.0f} MB of weights are in {model.dtype}", evidence)
@@ -75,7 +75,7 @@ RULE = Rule(
     convert=convert,
     alternatives=lambda record: LADDER,
     ladder=True,
-    engines=ALL_ENGINES,
+    engines=frozenset({"genai"}),
     replaces=runtimes.REPLACED,
     steps="ftprof diagnose MODEL --max-loss int4 --save DIR builds it; DIR/load.py has the lines that run it",
 )

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from ftprof.profiler.directory import Located
 from ftprof.profiler.load import load_engine
+from ftprof.profiler.located import Located
 from ftprof.profiler.torch_engine import TorchEngine
 from ftprof.profiler.workload import Call, Workload
 from tests import tiny_directory

@@ -10,7 +10,8 @@ import pytest
 from ftprof.profiler.adapter_merge import merge
 from ftprof.profiler.adapter_switch import set_adapter
 from ftprof.profiler.base_diff import differences
-from ftprof.profiler.directory import Located, inspect
+from ftprof.profiler.directory import inspect
+from ftprof.profiler.located import Located
 from tests.profiler.adapter_models import TEXTS, loaded
 from tests.profiler.model_files import write_tokenizer
 

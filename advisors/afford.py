@@ -1,0 +1,69 @@
+"""What a trial will cost, so that none is begun that would take the final comparison's time. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+import msgspec
+
+from ftprof.advisors.advise import gain
+from ftprof.advisors.audit import AdviceEntry
+from ftprof.advisors.baseline import LEAST_QUADS
+from ftprof.advisors.rules import get_rule
+from ftprof.profiler.record import RunRecord
+
+LOAD_S = 3.0  # a worker with its model, from the fork server
+BUILD_S = 10.0  # a 135M decoder in fp32, int8 or int4, on two cores, once the exporter is imported
+WARM = 1.3  # a short run after each switch of workers
+OTHER_PART = 0.25
+"""Of the time for pairs, what the scenario that does not decide gets."""
+LONGEST_SHARE = 0.25
+"""Of the budget; longer trials gain little precision."""
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds of a trial: what comes before and after its pairs, and the fewest pairs that can prove anything."""
+
+    fixed_s: float
+    pairs_s: float
+
+
+def cost(entry: AdviceEntry, record: RunRecord, objective: tuple[str, str], check_s: float) -> Cost:
+    """The least that a trial of `entry` takes. `check_s` is what judging one variant takes."""
+    built = get_rule(entry.rule).convert is not None
+    scenario = objective[0]
+    pairs_s = 4 * LEAST_QUADS * _sample_s(entry, record, scenario)
+    for other in record.workload.scenarios if record.workload else ():
+        if other.name != scenario:
+            pairs_s += 4 * _sample_s(entry, record, other.name)
+    return Cost(fixed_s=check_s + LOAD_S + (BUILD_S if built else 0.0), pairs_s=pairs_s)
+
+
+def _sample_s(entry: AdviceEntry, record: RunRecord, scenario: str) -> float:
+    """Mean seconds of a sample of the two sides, the switch between them included."""
+    samples = record.times(scenario, "e2e")
+    old_s = median(samples) if samples else 0.0
+    ratio = entry.predicted.ratios.get(scenario, {}).get("e2e") if entry.predicted else None
+    return WARM * old_s * (1.0 + (1.0 / ratio.speedup if ratio else 1.0)) / 2
+
+
+def first_affordable(
+    waiting: Sequence[AdviceEntry],
+    record: RunRecord,
+    objective: tuple[str, str],
+    check_s: float,
+    room_s: float,
+    total_s: float,
+) -> tuple[AdviceEntry, float] | None:
+    """The first entry that fits into `room_s`, and the seconds that its pairs may take: what is left is shared out over
+    those that wait. None where none fits. Where not all of them fit, the most promising goes first."""
+    costs = {entry.key: cost(entry, record, objective, check_s) for entry in waiting}
+    if sum(found.fixed_s + found.pairs_s for found in costs.values()) > room_s:
+        waiting = sorted(waiting, key=lambda entry: -gain(entry, objective))
+    for entry in waiting:
+        found = costs[entry.key]
+        if found.fixed_s + found.pairs_s <= room_s:
+            even = room_s / len(waiting) - found.fixed_s
+            return entry, min(max(even, found.pairs_s), LONGEST_SHARE * total_s, room_s - found.fixed_s)
+    return None

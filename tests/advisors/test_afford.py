@@ -1,0 +1,58 @@
+"""Trials and the time that is left: none is begun that does not fit, and when not all do, the best goes first."""
+
+from __future__ import annotations
+
+import pytest
+
+from ftprof.advisors.afford import BUILD_S, LOAD_S, cost, first_affordable
+from ftprof.advisors.audit import AdviceEntry, Predicted
+from ftprof.advisors.rule import PredictedRatio
+from ftprof.profiler.workload import Options
+from tests.advisors.records import causal
+
+SINGLE = ("single", "e2e")
+CHECK_S = 10.0
+
+
+def entry(rule: str, speedup: float, options: Options | None = None) -> AdviceEntry:
+    ratio = PredictedRatio(speedup=speedup, low=speedup, high=speedup)
+    predicted = Predicted(ratios={"single": {"e2e": ratio}, "batch": {"e2e": ratio}}, basis="b", at="now")
+    return AdviceEntry(
+        rule=rule, title=rule, safety="rounding", finding=None, options=options or {}, predicted=predicted
+    )
+
+
+MERGE, INT8 = entry("unmerged-adapter", 1.3), entry("unquantised-weights", 3.0, {"runtime": "genai"})
+
+
+def chosen(room_s: float) -> tuple[str, float] | None:
+    found = first_affordable([MERGE, INT8], causal(), SINGLE, CHECK_S, room_s, 300.0)
+    return (found[0].rule, found[1]) if found else None
+
+
+def test_a_conversion_costs_its_build_and_a_faster_side_fewer_seconds_of_pairs() -> None:
+    merge, int8 = (cost(one, causal(), SINGLE, CHECK_S) for one in (MERGE, INT8))
+    assert merge.fixed_s == CHECK_S + LOAD_S
+    assert int8.fixed_s == merge.fixed_s + BUILD_S
+    assert int8.pairs_s < merge.pairs_s
+
+
+def test_with_time_for_all_the_order_stays_and_what_is_left_is_shared_out() -> None:
+    found = chosen(200.0)
+    assert found is not None
+    assert found[0] == "unmerged-adapter"
+    assert found[1] == pytest.approx(min(75.0, 100.0 - CHECK_S - LOAD_S))
+
+
+def test_where_not_all_fit_the_most_promising_goes_first() -> None:
+    found = chosen(65.0)
+    assert found is not None
+    assert found[0] == "unquantised-weights"
+    need = cost(INT8, causal(), SINGLE, CHECK_S)
+    assert need.pairs_s <= found[1] <= 65.0 - need.fixed_s
+
+
+def test_nothing_is_begun_that_does_not_fit() -> None:
+    assert chosen(10.0) is None
+    least = cost(MERGE, causal(), SINGLE, CHECK_S)
+    assert chosen(least.fixed_s + least.pairs_s) is not None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ftprof.profiler.outputs import Greedy, Reference, Scored
 
 # Shares of the budget for writing the reference and for judging one candidate.
-REFERENCE_SHARE, CHECK_SHARE = 0.04, 0.05
+REFERENCE_SHARE, CHECK_SHARE = 0.06, 0.05
 DEFAULT_CONTEXT = 2048
 
 

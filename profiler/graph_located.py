@@ -15,13 +15,16 @@ OTHERS = ("*.safetensors", "*.gguf", "adapter_config.json")
 
 def is_graph(path: Path) -> bool:
     """Whether `path` is an .onnx file, a directory that ftprof built, or one with a graph and no other weights."""
-    if path.is_file():
-        return path.suffix.lower() == SUFFIX
-    if (path / MANIFEST).is_file():
-        return True
-    own = any(next(path.glob(pattern), None) for pattern in OTHERS)
-    graphs = (next(folder.glob(f"*{SUFFIX}"), None) for folder in (path, path / "onnx"))
-    return path.is_dir() and not own and any(graphs)
+    try:
+        if path.is_file():
+            return path.suffix.lower() == SUFFIX
+        if (path / MANIFEST).is_file():
+            return True
+        own = any(next(path.glob(pattern), None) for pattern in OTHERS)
+        graphs = [next(folder.glob(f"*{SUFFIX}"), None) for folder in (path, path / "onnx")]
+        return path.is_dir() and not own and any(graphs)
+    except (OSError, ValueError):  # a name that no file system takes; whoever looks for a model says so
+        return False
 
 
 def graph_located(path: Path) -> Located:

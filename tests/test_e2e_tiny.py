@@ -74,7 +74,9 @@ def adapter_run(
 ) -> tuple[Audit, list[Audit], tuple[str, str]]:
     before = digest_directory(tiny_base), digest_directory(tiny_adapter)
     save = tmp_path_factory.mktemp("saved") / "model"
-    audit, published = audit_of(tiny_adapter, tiny_base, tiny_rows, options=Options(save=save, runtime="torch"))
+    audit, published = audit_of(
+        tiny_adapter, tiny_base, tiny_rows, options=Options(save=save, runtime="torch"), budget_s=100.0
+    )
     assert before == (digest_directory(tiny_base), digest_directory(tiny_adapter)), "the user's files were touched"
     return audit, published, before
 
@@ -151,7 +153,7 @@ def test_a_resumed_run_keeps_what_was_decided(
 ) -> None:
     first = adapter_run[0]
     trial_of(first, "unmerged-adapter")
-    audit, _ = audit_of(tiny_adapter, tiny_base, tiny_rows, budget_s=30.0, previous=first)
+    audit, _ = audit_of(tiny_adapter, tiny_base, tiny_rows, budget_s=60.0, previous=first)
     assert next(trial for trial in audit.trials if trial.status == "kept").objective == next(
         trial.objective for trial in first.trials if trial.status == "kept"
     )

@@ -22,6 +22,7 @@ from ftprof.profiler.callfile import load_call
 from ftprof.profiler.digest import digest_directory
 from ftprof.profiler.directory import inspect
 from ftprof.profiler.ledger import diagnose
+from ftprof.profiler.outputs import LEAST_TOKENS
 from ftprof.profiler.processes import prepare
 from ftprof.profiler.record import Machine
 from ftprof.profiler.rows import load_rows
@@ -105,7 +106,7 @@ def test_the_lora_sample_end_to_end(tmp_path: Path) -> None:
     trial = trial_of(audit, "unmerged-adapter")
     assert trial.status == "kept", trial.why
     assert trial.quality is not None
-    assert trial.quality.tokens >= 1000
+    assert trial.quality.tokens >= LEAST_TOKENS
     assert trial.quality.figures["kl"].value < 1e-4
     assert audit.lora is not None
     assert audit.lora.attributed is not None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from ftprof.advisors.adapter_costs import without_adapter
 from ftprof.advisors.merging import unmergeable
@@ -11,6 +13,7 @@ from ftprof.advisors.rule import Evidence, Finding, PredictedRatio, Prediction
 from ftprof.advisors.shapes import CAUSAL, Step, main_phase, steps
 from ftprof.profiler.built import Recipe
 from ftprof.profiler.record import ModelFacts, ProbeCase, RunRecord
+from ftprof.profiler.workload import Scalar
 
 RULE = "depth"
 """Cases are shared by all rules, so that each place is timed once."""
@@ -141,3 +144,20 @@ def refuse(record: RunRecord, recipe: Recipe) -> str | None:
 
 def _has_int8(record: RunRecord) -> bool:
     return record.machine is None or not record.machine.isa or any(flag in record.machine.isa for flag in VNNI)
+
+
+class ByRecipe(NamedTuple):
+    """The parts of a rule that its recipe alone decides."""
+
+    probes: Callable[[RunRecord, Finding], tuple[ProbeCase, ...]]
+    predict: Callable[[RunRecord, Finding], Prediction]
+    refuse: Callable[[RunRecord, Finding], str | None]
+
+
+def by_recipe(convert: Callable[[Mapping[str, Scalar]], Recipe]) -> ByRecipe:
+    """Probes, prediction and refusal of a rule that converts, for the alternative that the finding asks about."""
+    return ByRecipe(
+        probes=lambda record, finding: probes(record, convert(finding.options)),
+        predict=lambda record, finding: predict(record, convert(finding.options)),
+        refuse=lambda record, finding: refuse(record, convert(finding.options)),
+    )

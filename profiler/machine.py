@@ -67,7 +67,7 @@ def measure_machine(threads: int | None = None, budget_s: float = 3.0) -> Machin
     return Machine(
         device="cpu",
         cpu=cpu_model(),
-        cores=_cores(),
+        cores=usable_cores(),
         threads=torch.get_num_threads(),
         memory_bytes=_memory()[0],
         flops_per_s=peaks,
@@ -203,7 +203,7 @@ def _cpuinfo() -> dict[str, str]:
     return found
 
 
-def _cores() -> int:
+def usable_cores() -> int:
     """Processors that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
@@ -224,7 +224,7 @@ def fingerprint() -> str:
 
     parts = [
         cpu_model(),
-        str(_cores()),
+        str(usable_cores()),
         " ".join(isa_flags()),
         # Whole GiB: the kernel's own share shifts the byte count between boots.
         str(_memory()[0] >> 30),

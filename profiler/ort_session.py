@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Any
 
 from ftprof.profiler.errors import FtprofError
+from ftprof.profiler.machine import usable_cores
 
 CPU = "CPUExecutionProvider"
 CUDA = "CUDAExecutionProvider"
@@ -19,9 +19,7 @@ def thread_count(asked: int | None) -> int:
 
     Left alone, ONNX Runtime takes one per core of the whole machine, and onnxruntime-genai sometimes a single one.
     """
-    if asked:
-        return asked
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return asked or usable_cores()
 
 
 def providers(device: str) -> list[str | tuple[str, dict[str, int]]]:

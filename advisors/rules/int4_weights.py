@@ -29,10 +29,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ftprof.advisors import runtimes
-from ftprof.advisors.rule import Evidence, Finding, Prediction, Rule
+from ftprof.advisors.rule import Evidence, Finding, Rule
 from ftprof.profiler.built import Recipe
 from ftprof.profiler.diagnosis import Diagnosis
-from ftprof.profiler.record import ProbeCase, RunRecord
+from ftprof.profiler.record import RunRecord
 from ftprof.profiler.workload import Options, Scalar
 
 LADDER: tuple[Options, ...] = ({"algorithm": "measured"}, {"algorithm": "8-bit head"}, {"algorithm": "plain"})
@@ -50,17 +50,7 @@ def convert(options: Mapping[str, Scalar]) -> Recipe:
     return Recipe(runtime="genai", precision="int4", options=dict(options))
 
 
-def probes(record: RunRecord, finding: Finding) -> tuple[ProbeCase, ...]:
-    return runtimes.probes(record, convert(finding.options))
-
-
-def predict(record: RunRecord, finding: Finding) -> Prediction:
-    return runtimes.predict(record, convert(finding.options))
-
-
-def refuse(record: RunRecord, finding: Finding) -> str | None:
-    return runtimes.refuse(record, convert(finding.options))
-
+BY_RECIPE = runtimes.by_recipe(convert)
 
 RULE = Rule(
     name="int4-weights",
@@ -69,9 +59,9 @@ RULE = Rule(
     tasks=frozenset({"causal-lm"}),
     needs=("workload", "model"),
     detect=detect,
-    probes=probes,
-    predict=predict,
-    refuse=refuse,
+    probes=BY_RECIPE.probes,
+    predict=BY_RECIPE.predict,
+    refuse=BY_RECIPE.refuse,
     convert=convert,
     alternatives=lambda record: LADDER,
     ladder=True,

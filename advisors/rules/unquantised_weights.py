@@ -31,11 +31,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ftprof.advisors import runtimes
-from ftprof.advisors.rule import ALL_ENGINES, ALL_TASKS, Evidence, Finding, Prediction, Rule
+from ftprof.advisors.rule import ALL_ENGINES, ALL_TASKS, Evidence, Finding, Rule
 from ftprof.advisors.shapes import CAUSAL
 from ftprof.profiler.built import Recipe
 from ftprof.profiler.diagnosis import Diagnosis
-from ftprof.profiler.record import ProbeCase, RunRecord
+from ftprof.profiler.record import RunRecord
 from ftprof.profiler.workload import Options, Scalar
 
 
@@ -58,17 +58,7 @@ def convert(options: Mapping[str, Scalar]) -> Recipe:
     return Recipe(runtime=options["runtime"], precision="int8", options=kept)  # type: ignore[arg-type]
 
 
-def probes(record: RunRecord, finding: Finding) -> tuple[ProbeCase, ...]:
-    return runtimes.probes(record, convert(finding.options))
-
-
-def predict(record: RunRecord, finding: Finding) -> Prediction:
-    return runtimes.predict(record, convert(finding.options))
-
-
-def refuse(record: RunRecord, finding: Finding) -> str | None:
-    return runtimes.refuse(record, convert(finding.options))
-
+BY_RECIPE = runtimes.by_recipe(convert)
 
 RULE = Rule(
     name="unquantised-weights",
@@ -77,9 +67,9 @@ RULE = Rule(
     tasks=ALL_TASKS,
     needs=("workload", "model"),
     detect=detect,
-    probes=probes,
-    predict=predict,
-    refuse=refuse,
+    probes=BY_RECIPE.probes,
+    predict=BY_RECIPE.predict,
+    refuse=BY_RECIPE.refuse,
     convert=convert,
     alternatives=alternatives,
     engines=ALL_ENGINES,

@@ -22,7 +22,7 @@ TEST_READY := $(VENV)/.ftprof-test-ready
 .NOTPARALLEL:
 # An interrupted or failed step leaves nothing behind that looks finished.
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format docs build clean distclean
+.PHONY: help demo test lint format docs build bench-truth bench-truth-quick clean distclean
 
 help:
 	@echo "make demo       diagnose a small real fine-tune and say where the report lies"
@@ -31,6 +31,8 @@ help:
 	@echo "make format     let ruff rewrite what it can"
 	@echo "make docs       write docs/ again from the code"
 	@echo "make build      sdist and wheel in dist/"
+	@echo "make bench-truth       how often ftprof is right, on planted bottlenecks: up to 90 minutes, goes on where it stopped"
+	@echo "make bench-truth-quick the same in under ten minutes; both take SEED= and ARGS=\"--only verdicts\""
 	@echo "make clean      remove what builds and tools left (distclean: .venv as well)"
 
 demo: $(READY)
@@ -77,6 +79,13 @@ $(READY): pyproject.toml constraints.txt | $(BIN)/python
 $(TEST_READY): pyproject.toml constraints.txt | $(BIN)/python
 	$(INSTALL) --editable '.[test]'
 	@touch $(READY) $@
+
+SEED ?= 0
+bench-truth: $(READY)
+	$(BIN)/python -m benchmarks.truth --seed $(SEED) --docs $(ARGS)
+
+bench-truth-quick: $(READY)
+	$(BIN)/python -m benchmarks.truth --quick --minutes 9 --seed $(SEED) $(ARGS)
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache .coverage

@@ -33,7 +33,7 @@ TRACE_TOKENS = 4
 LEAST_QUADS = 3
 """Six pairs are the fewest that can prove anything at 95 %; they are taken even where a stage's share is spent."""
 # Shares of the budget that parts of the baseline may use.
-CONTROL_SHARE, OTHER_SHARE, ABLATION_SHARE = 0.08, 0.03, 0.018
+CONTROL_SHARE, OTHER_SHARE, ABLATION_SHARE, DOUBLING_SHARE = 0.08, 0.03, 0.018, 0.01
 CONTROL_QUADS = 2
 """The control proves nothing; it shows what no change looks like."""
 MACHINE_S = 2.0
@@ -171,7 +171,29 @@ def traced(context: Context, handle: Handle, record: RunRecord, scenario: str, u
     arguments = (scenario, unit, TRACE_TOKENS, untraced, record.machine)
     modules = handle.call("modules", *arguments, 3 if scenario == "single" else 2, timeout_s=context.patience())
     ops = handle.call("trace", *arguments, 1, timeout_s=context.patience())
-    return msgspec.structs.replace(record, ops=(*(record.ops or ()), *ops), modules=(*(record.modules or ()), *modules))
+    waits = handle.call("waits", scenario, unit, TRACE_TOKENS, timeout_s=context.patience())
+    return msgspec.structs.replace(
+        record,
+        ops=(*(record.ops or ()), *ops),
+        modules=(*(record.modules or ()), *modules),
+        waits=(*(record.waits or ()), *waits),
+    )
+
+
+def experiments(context: Context, handle: Handle, record: RunRecord, scenario: str) -> RunRecord:
+    """The record with what confirms or contradicts a bound: a narrow twin, and the rows of `scenario` twice.
+
+    Either is left out where this model cannot be changed or called so.
+    """
+    context.progress.stage("experiments on what limits it")
+    with suppress(RequestFailed):
+        twin = handle.call("twin", TRACE_TOKENS, timeout_s=context.patience())
+        record = msgspec.structs.replace(record, twin=twin or None)
+    with suppress(RequestFailed):
+        seconds = DOUBLING_SHARE * context.budget.total_s
+        doubling = handle.call("doubling", scenario, 0, TRACE_TOKENS, seconds, timeout_s=context.patience())
+        record = msgspec.structs.replace(record, doubling=doubling)
+    return record
 
 
 def _ablation(context: Context, handle: Handle, workload: Workload, scenario: str) -> tuple[AblationPair, ...]:
@@ -232,6 +254,7 @@ def complete(
         record = msgspec.structs.replace(record, padding=handle.call("padding", "batch", timeout_s=context.patience()))
     else:
         record = msgspec.structs.replace(record, padding=handle.call("padding", "single", timeout_s=context.patience()))
+    record = experiments(context, handle, record, decisive)
     load = _load_split(opened, controls["single"], file_bytes)
     frames = handle.call("frames", "single", 1, TRACE_TOKENS, timeout_s=context.patience())
     return (

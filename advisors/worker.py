@@ -24,12 +24,15 @@ if TYPE_CHECKING:
     from ftprof.profiler.outputs import Greedy, Reference, Scored
     from ftprof.profiler.record import (
         AdapterFacts,
+        Doubling,
         HostFrame,
+        HostTwin,
         Machine,
         ModelFacts,
         ModuleTrace,
         OpTrace,
         Phase,
+        PhaseWaits,
         ProbeCase,
         ProbeResult,
     )
@@ -242,6 +245,31 @@ class Service:
         from ftprof.profiler.frames import sample_frames
 
         return sample_frames(self._stamped(scenario, unit, new_tokens))
+
+    def waits(self, scenario: str, unit: int, new_tokens: int) -> tuple[PhaseWaits, ...]:
+        """Waits for files and others in the first batch of a unit, by phase."""
+        from ftprof.profiler.waits import trace_waits
+
+        return trace_waits(self._stamped(scenario, unit, new_tokens), scenario=scenario, phases=self._phases)
+
+    def twin(self, new_tokens: int) -> tuple[HostTwin, ...]:
+        """Untraced times of the same model with hardly any width; raises where none can be made."""
+        from ftprof.profiler.narrow import narrow_engine, time_twin
+
+        if self._workload.built:
+            return ()
+        return time_twin(narrow_engine(self._engine), self._tokens(new_tokens), phases=self._phases)
+
+    def doubling(self, scenario: str, unit: int, new_tokens: int, budget_s: float) -> tuple[Doubling, ...]:
+        """The first batch of a unit with every row once and twice, by phase."""
+        from ftprof.profiler.batching import plan
+        from ftprof.profiler.doubling import double_rows
+
+        ids = self._engine.tokenise([row.prompt for row in self._unit_rows(scenario, unit)])
+        first = [ids[row] for row in plan([len(row) for row in ids], self._engine.call)[0]]
+        return double_rows(
+            self._engine, first, self._tokens(new_tokens), scenario=scenario, phases=self._phases, budget_s=budget_s
+        )
 
     def probe(self, cases: Sequence[ProbeCase], budget_s: float) -> tuple[ProbeResult, ...]:
         """Time what rules asked for."""

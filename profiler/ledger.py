@@ -12,10 +12,11 @@ import msgspec
 
 from ftprof.profiler import wording
 from ftprof.profiler.diagnosis import Diagnosis, Interval, Ledger, PhaseDiagnosis
+from ftprof.profiler.interventions import Proof, judge
 from ftprof.profiler.lora import lora_summary
 from ftprof.profiler.parts import Parts, end_to_end, load_ledger, trace_ledger, weighted
 from ftprof.profiler.record import ModuleTrace, PhaseTiming, RunRecord
-from ftprof.profiler.verdict import Ruling, confidence, confirmation, efficiency, rule
+from ftprof.profiler.verdict import CONTRADICTED, Ruling, confidence, efficiency, rule
 
 __all__ = ["diagnose", "end_to_end", "load_ledger", "lora_summary", "trace_ledger"]
 
@@ -92,7 +93,10 @@ def _diagnosed(
     ledger = parts.ledger
     ruling = rule(ledger)
     ideal = (ledger.compute_s + ledger.memory_s) / time_s.median if time_s.median > 0 else 0.0
-    proof = confirmation(record, phase, ruling, ideal) or _inherited(ruling, scenario, phase, earlier)
+    proof = (
+        judge(record, scenario, phase, ruling.bound, ideal) if phase != "e2e" else _inherited(ruling, scenario, earlier)
+    )
+    sure = confidence(parts.closure, parts.exact, parts.traced_ratio, efficiency(ledger, ruling.first))
     return PhaseDiagnosis(
         scenario=scenario,
         name=phase,
@@ -101,8 +105,8 @@ def _diagnosed(
         bound=ruling.bound,
         bound_share=ruling.share,
         second=ruling.second,
-        confirmed=proof is not None,
-        confidence=confidence(parts.closure, parts.exact, parts.traced_ratio, efficiency(ledger, ruling.first)),
+        confirmed=proof.verdict is True,
+        confidence=min(sure, CONTRADICTED) if proof.verdict is False else sure,
         headroom=min(ideal, 1.0) if phase not in ("load", "tokenise") else None,
         traced_ratio=parts.traced_ratio,
         flops=parts.flops,
@@ -110,7 +114,7 @@ def _diagnosed(
         kinds=dict(parts.kinds),
         calls=_calls(record, scenario, phase),
         modules=_modules(record, scenario, phase, time_s.median, earlier),
-        evidence=(*parts.evidence, *((proof,) if proof else ())),
+        evidence=(*parts.evidence, *proof.sentences),
     )
 
 
@@ -124,14 +128,12 @@ def _calls(record: RunRecord, scenario: str, phase: str) -> dict[str, float]:
     return found
 
 
-def _inherited(ruling: Ruling, scenario: str, phase: str, earlier: Sequence[PhaseDiagnosis]) -> str | None:
+def _inherited(ruling: Ruling, scenario: str, earlier: Sequence[PhaseDiagnosis]) -> Proof:
     """End to end stands confirmed where a confirmed phase of the same bound is what most of it consists of."""
-    if phase != "e2e":
-        return None
     for part in earlier:
         if part.scenario == scenario and part.confirmed and part.bound == ruling.bound and part.name != "load":
-            return f"Confirmed in {part.name}, which is limited in the same way."
-    return None
+            return Proof(True, (f"Confirmed in {part.name}, which is limited in the same way.",))
+    return Proof(None)
 
 
 def _modules(

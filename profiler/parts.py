@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ftprof.profiler import bounds, wording
 from ftprof.profiler.diagnosis import Ledger, PhaseDiagnosis
-from ftprof.profiler.record import LoadSplit, Machine, OpTrace, RunRecord
+from ftprof.profiler.record import LoadSplit, Machine, OpTrace, PhaseWaits, RunRecord
 
 # Shares of the time below this are left out of the sentences.
 WORTH_SAYING = 0.10
@@ -38,7 +38,8 @@ def trace_ledger(trace: OpTrace, machine: Machine, time_s: float, record: RunRec
     """
     scale = time_s / trace.untraced_s if trace.untraced_s > 0 else 1.0
     streamed = bounds.working_set(trace.ops)
-    seen = bounds.add([*(bounds.op_ledger(op, machine, streamed) for op in trace.ops), Ledger(host_s=trace.host_s)])
+    between = _between(trace, record.waits if record and record.waits else ())
+    seen = bounds.add([*(bounds.op_ledger(op, machine, streamed) for op in trace.ops), between])
     ledger, closure = bounds.fit(bounds.add([seen], [scale]), time_s)
     shrink = scale / max(closure, 1.0)
     kinds: dict[str, float] = {}
@@ -54,6 +55,18 @@ def trace_ledger(trace: OpTrace, machine: Machine, time_s: float, record: RunRec
         traced_ratio=trace.traced_s / trace.untraced_s if trace.untraced_s > 0 else None,
         evidence=tuple(_evidence(trace, machine, streamed, ledger, closure, time_s / shrink, record)),
     )
+
+
+def _between(trace: OpTrace, waits: Sequence[PhaseWaits]) -> Ledger:
+    """The time between ops: waiting for files and for others as far as seen, the host's own work otherwise."""
+    found = next((one for one in waits if (one.scenario, one.phase) == (trace.scenario, trace.phase)), None)
+    if found is None:
+        return Ledger(host_s=trace.host_s)
+    waited = found.io_s + found.sync_s
+    # Waits stand beside the trace's own scale; more than there is between ops cannot have been spent there.
+    fits = min(1.0, trace.host_s / waited) if waited > 0 else 0.0
+    io_s, sync_s = found.io_s * fits, found.sync_s * fits
+    return Ledger(host_s=max(0.0, trace.host_s - io_s - sync_s), io_s=io_s, sync_s=sync_s)
 
 
 def _known_sum(values: Sequence[float | None]) -> float | None:
@@ -92,6 +105,12 @@ def _evidence(
     if ledger.host_s >= WORTH_SAYING * ledger.total_s:
         frames = record.frames if record and record.frames else ()
         said.append(wording.host_sentence(ledger.host_s, ledger.total_s, frames))
+    for waited_s, what in (
+        (ledger.io_s, "reading or writing files"),
+        (ledger.sync_s, "waiting for locks, queues or sleep"),
+    ):
+        if waited_s >= WORTH_SAYING * ledger.total_s:
+            said.append(wording.wait_sentence(waited_s, what, ledger.total_s))
     if ledger.latency_s >= WORTH_SAYING * ledger.total_s:
         calls = sum(op.calls for op in trace.ops if bounds.is_latency(op, machine))
         said.append(wording.latency_sentence(ledger.latency_s, calls, ledger.total_s))

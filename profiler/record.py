@@ -219,6 +219,31 @@ class HostFrame(msgspec.Struct, frozen=True, kw_only=True):
     share: float
 
 
+class PhaseWaits(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds per occurrence of a phase in calls that read or write files (`io_s`) or wait for others (`sync_s`)."""
+
+    scenario: str
+    phase: Phase
+    io_s: float
+    sync_s: float
+
+
+class HostTwin(msgspec.Struct, frozen=True, kw_only=True):
+    """Untraced seconds per occurrence of a phase of the same model with all widths shrunk: host and dispatch alone."""
+
+    phase: Phase
+    time_s: tuple[float, ...]
+
+
+class Doubling(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds per occurrence of a phase on some rows, and on each of them twice, taken in turns."""
+
+    scenario: str
+    phase: Phase
+    once_s: tuple[float, ...]
+    twice_s: tuple[float, ...]
+
+
 class DeviceSample(msgspec.Struct, frozen=True, kw_only=True):
     """One NVML reading."""
 
@@ -267,6 +292,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     memory: Memory | None = None
     padding: PaddingFacts | None = None
     frames: tuple[HostFrame, ...] | None = None
+    waits: tuple[PhaseWaits, ...] | None = None
+    twin: tuple[HostTwin, ...] | None = None
+    doubling: tuple[Doubling, ...] | None = None
     samples: tuple[DeviceSample, ...] | None = None
     probes: tuple[ProbeResult, ...] | None = None
     warnings: tuple[str, ...] = ()

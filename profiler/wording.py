@@ -71,6 +71,11 @@ def host_sentence(host_s: float, time_s: float, frames: Sequence[HostFrame]) -> 
     return text + "."
 
 
+def wait_sentence(waited_s: float, what: str, time_s: float) -> str:
+    """Time in calls that wait, seen call by call."""
+    return f"{seconds(waited_s)} of {seconds(time_s)} ({percent(waited_s / time_s)}) is spent {what}, by the calls that do."
+
+
 def latency_sentence(latency_s: float, calls: float, time_s: float) -> str:
     """Time of ops too small for any limit."""
     return f"{calls:.0f} operations too small for any limit take {percent(latency_s / time_s)} of the time."

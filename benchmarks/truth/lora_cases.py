@@ -1,0 +1,126 @@
+"""LoRA in known doses: rank, targets and adapters; attribution against removal, and no adapter at all (V10)."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.truth import models
+from benchmarks.truth.observe import Subject
+from ftprof.profiler.adapter_merge import merge
+from ftprof.profiler.lora import lora_summary
+from ftprof.profiler.modules import trace_modules
+from ftprof.profiler.paired import order, pairs_of
+from ftprof.profiler.record import AblationPair, Machine, Measurement, PhaseTiming, RunRecord
+from ftprof.profiler.units import stamped
+from ftprof.profiler.windows import no_collection, of_phase
+
+TARGETS = ("q_proj", "v_proj", "k_proj", "o_proj", "up_proj", "down_proj", "gate_proj")
+QUADS = 10
+NEW_TOKENS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class LoraCase:
+    """`targets` kinds of layer get an adapter of `rank`; none of either is a dose of zero."""
+
+    rank: int
+    targets: int
+    length: int
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"rank {self.rank}, {self.targets} targets, {self.length} tokens, draw {self.seed}"
+
+
+def cases(seed: int, quick: bool) -> Iterator[LoraCase]:
+    draw = random.Random(seed)
+    grid = [(8, 7), (0, 0)] if quick else [(r, t) for r in (1, 8, 64, 256) for t in (1, 2, 4, 7)] + [(0, 0)] * 4
+    for number, (rank, targets) in enumerate(grid):
+        yield LoraCase(rank, targets, draw.choice((16, 64)), seed + number)
+
+
+def run(case: LoraCase, machine: Machine) -> dict[str, Any]:
+    """LoRA's share of prefill and decode, both ways."""
+    base = models.sample_decoder()
+    if not case.rank:
+        tuned = plain = models.engine_of(base.model, "causal-lm")
+    else:
+        tuned = models.engine_of(_adapted(base.model, case), "causal-lm", adapter_dir="planted")
+        plain = models.engine_of(merge(copy.deepcopy(tuned.model)), "causal-lm")
+    subject = Subject(tuned, models.ids(1, case.length, case.seed), NEW_TOKENS)
+    record = _record(case, subject, plain, machine)
+    if case.rank:
+        tuned.model.unload()
+    found: dict[str, Any] = {"case": case.name, "rank": case.rank, "targets": case.targets}
+    for phase in ("prefill", "decode"):
+        summary = lora_summary(record, "single", phase)
+        if summary is not None:
+            found[phase] = {
+                "attributed": _share(summary.attributed),
+                "removed": _share(summary.ablation),
+                "agree": summary.agree,
+            }
+    return found
+
+
+def _share(share: Any) -> list[float] | None:
+    return [share.share, share.low, share.high] if share else None
+
+
+def _adapted(model: Any, case: LoraCase) -> Any:
+    import torch
+    from peft import LoraConfig, get_peft_model
+
+    config = LoraConfig(r=case.rank, lora_alpha=case.rank, target_modules=list(TARGETS[: case.targets]))
+    tuned = get_peft_model(model, config).eval()
+    generator = torch.Generator().manual_seed(case.seed)
+    for name, parameter in tuned.named_parameters():
+        if "lora_B" in name:
+            parameter.data = 0.01 * torch.randn(parameter.shape, generator=generator)
+    return tuned
+
+
+def _record(case: LoraCase, subject: Subject, plain: Any, machine: Machine) -> RunRecord:
+    """Both arms in turns in this process, then the timed modules of the adapter."""
+    batch = subject.engine.pad(subject.ids)
+    runs = {name: stamped(engine, batch, NEW_TOKENS) for name, engine in (("A", subject.engine), ("B", plain))}
+    sequence = order(case.seed, QUADS)
+    with no_collection():
+        for run in runs.values():
+            run()
+        taken = [runs[name]() for name in sequence]
+    phases: dict[Any, list[float]] = {
+        phase: [window.seconds for window in of_phase(taken, subject.phases, phase)] for phase in subject.phases
+    }
+    pairs = {phase: pairs_of(sequence, samples) for phase, samples in phases.items()}
+    untraced = {phase: sorted(on)[len(on) // 2] for phase, (on, _) in pairs.items()}
+    modules = (
+        trace_modules(
+            subject.engine.model,
+            runs["A"],
+            scenario="single",
+            phases=subject.phases,
+            untraced=untraced,
+            machine=machine,
+            repeats=5,
+        )
+        if case.rank
+        else ()
+    )
+    return RunRecord(
+        machine=machine,
+        timing=tuple(
+            PhaseTiming(scenario="single", phase=phase, time_s=Measurement(samples=on))
+            for phase, (on, _) in pairs.items()
+        ),
+        modules=modules,
+        ablation=tuple(
+            AblationPair(scenario="single", phase=phase, how="unloaded", on_s=on, off_s=off)
+            for phase, (on, off) in pairs.items()
+        ),
+    )

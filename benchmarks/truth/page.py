@@ -1,0 +1,244 @@
+"""docs/truth.md from the summary: what was planted, what was found, and where it fell short."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.truth.score import LABELS, wilson
+
+Summary = Mapping[str, Any]
+
+
+def page(summary: Summary, folder: Path | None) -> str:
+    """The whole page; pictures are written beside it where there is a folder."""
+    return "\n".join([*_head(), *_bars(summary), *_body(summary, folder), ""])
+
+
+def _head() -> Iterator[str]:
+    yield "# How often ftprof is right"
+    yield ""
+    yield "Written by `make bench-truth`, which plants bottlenecks with known truth into bare stacks of operations and into"
+    yield "real models, and runs the same measuring and diagnosing code on them that `ftprof diagnose` runs. `SEED=` draws"
+    yield "other cases. What is not listed was not measured."
+    yield ""
+
+
+def _bars(summary: Summary) -> Iterator[str]:
+    yield "| what | goal | found | n | |"
+    yield "|---|---|---|---|---|"
+    for what, goal, found, n, met in bars(summary):
+        yield f"| {what} | {goal} | {found} | {n} | {'met' if met else '**short**'} |"
+    yield ""
+
+
+def bars(summary: Summary) -> Iterator[tuple[str, str, str, int, bool]]:
+    """Every goal that was measured: what, the goal, what was found, how many cases, and whether it was met."""
+    if found := summary.get("verdicts"):
+        n = found["n"]
+        yield "macro-F1 over six classes", "at least 0.97", f"{found['macro_f1']:.3f}", n, found["macro_f1"] >= 0.97
+        sure = found["sure_of_clear"]
+        yield "clear cases with confidence of 0.9 or more", "at least 60 %", _percent(sure), n, sure >= 0.6
+        wrong = found["confidently_wrong"]
+        yield "wrong with confidence of 0.9 or more", "0", str(wrong), n, wrong == 0
+    for row, found in summary.get("delays", {}).get("rows", {}).items():
+        slope = f"{found['slope']:.3f} (standard error {found['error']:.3f})"
+        yield (
+            f"planted {row} delay comes back, slope",
+            "1.00 ± 0.05",
+            slope,
+            found["n"],
+            abs(found["slope"] - 1) <= 0.05,
+        )
+    if found := summary.get("lora"):
+        if found["within_two_points"] is not None:
+            share = found["within_two_points"]
+            yield "LoRA by two ways within 2 points", "at least 95 %", _percent(share), found["n"], share >= 0.95
+        zero = found["zero_dose"]
+        if zero["n"]:
+            yield (
+                "no adapter reads as, at most",
+                "0.5 points",
+                f"{100 * zero['largest']:.2f} points",
+                zero["n"],
+                (zero["largest"] <= 0.005),
+            )
+    yield from _paired_bars(summary.get("paired") or {})
+    if found := summary.get("damage"):
+        caught, stopped = found["damage"], found["harmless"]
+        yield (
+            "damage stopped by the gate",
+            "at least 99 %",
+            _percent(caught["caught"]),
+            caught["n"],
+            caught["caught"] >= 0.99,
+        )
+        if stopped["stopped"] is not None:
+            share = stopped["stopped"]
+            yield "harmless changes stopped", "at most 1 %", _percent(share), stopped["n"], share <= 0.01
+
+
+def _paired_bars(found: Summary) -> Iterator[tuple[str, str, str, int, bool]]:
+    for key, what in (("aa", "A/A"), ("aa_noisy", "A/A beside another process")):
+        if same := found.get(key):
+            alarms = same["alarms"]
+            yield (
+                f"{what}: faster or slower",
+                "at most 5 %",
+                _with_interval(alarms, same["n"]),
+                same["n"],
+                alarms <= 0.05,
+            )
+            if key == "aa":
+                share = same["equivalent"]
+                yield f"{what}: equivalent", "at least 80 %", _with_interval(share, same["n"]), same["n"], share >= 0.8
+    if same := found.get("coverage"):
+        share = same["covered"]
+        yield (
+            "95 % intervals that cover the truth",
+            "at least 94 %",
+            _with_interval(share, same["n"]),
+            same["n"],
+            share >= 0.94,
+        )
+    for effect in found.get("effects", ()):
+        if effect["effect"] in (0.03, 0.05) and effect["seconds"] > 1:
+            what = f"power for {100 * effect['effect']:g} % in {effect['seconds']:.0f} s"
+            yield (
+                what,
+                "at least 80 %",
+                _with_interval(effect["power"], effect["n"]),
+                effect["n"],
+                effect["power"] >= 0.8,
+            )
+
+
+def _body(summary: Summary, folder: Path | None) -> Iterator[str]:
+    if found := summary.get("verdicts"):
+        yield from _verdicts(found)
+    if found := summary.get("delays"):
+        yield from _delays(found, folder)
+    if found := summary.get("lora"):
+        yield from _lora(found, folder)
+    if found := summary.get("paired"):
+        yield from _effects(found)
+    if found := summary.get("damage"):
+        yield "## The quality gate"
+        yield ""
+        yield f"Changes to the sample's fine-tune, judged over {found['tokens']:.0f} completion tokens each."
+        yield f"Missed: {', '.join(found['missed']) or 'none'}. Harmless and stopped: {', '.join(found['stopped']) or 'none'}."
+        yield ""
+    if summary.get("failed"):
+        yield "## Cases that failed to run"
+        yield ""
+        yield from (f"* {case}" for case in summary["failed"])
+        yield ""
+
+
+def _verdicts(found: Summary) -> Iterator[str]:
+    yield "## Verdicts"
+    yield ""
+    yield "Rows are the truth, columns what was found."
+    yield ""
+    columns = (*LABELS, "unknown")
+    yield "| | " + " | ".join(columns) + " |"
+    yield "|---" * (len(columns) + 1) + "|"
+    for label in LABELS:
+        yield f"| **{label}** | " + " | ".join(str(found["matrix"][label][name] or "") for name in columns) + " |"
+    yield ""
+    yield (
+        f"{_percent(found['confirmed_of_clear'])} of the clear cases were also confirmed by an experiment; the median "
+        f"unattributed share is {_percent(found['unattributed_median'])}."
+    )
+    yield ""
+    for case in found["wrong"]:
+        yield (
+            f"* Wrong: {case['case']} is {case['label']}, found {case['found']} ({', '.join(case['named'])}) with "
+            f"confidence {case['confidence']:.2f}."
+        )
+    if found["wrong"]:
+        yield ""
+
+
+def _delays(found: Summary, folder: Path | None) -> Iterator[str]:
+    yield "## Planted delays"
+    yield ""
+    yield "| row | n | slope | standard error | intercept (points) |"
+    yield "|---|---|---|---|---|"
+    for row, line in found["rows"].items():
+        yield f"| {row} | {line['n']} | {line['slope']:.3f} | {line['error']:.3f} | {100 * line['intercept']:.2f} |"
+    yield ""
+    yield f"The median unattributed share with a delay planted is {_percent(found['unattributed_median'])}."
+    yield ""
+    if folder is not None and found["rows"]:
+        _picture(
+            folder / "truth-delays.svg",
+            {row: line["points"] for row, line in found["rows"].items()},
+            "planted share of the phase",
+            "share found in the row",
+        )
+        yield "![Delays found in their row against delays planted: points lie on the diagonal where all comes back](truth-delays.svg)"
+        yield ""
+
+
+def _lora(found: Summary, folder: Path | None) -> Iterator[str]:
+    yield "## LoRA in known doses"
+    yield ""
+    if found["n"]:
+        yield (
+            f"{found['n']} phases of SmolLM2 with adapters of rank 1 to 256 at 1 to 7 kinds of layer: attribution and removal "
+            f"differ by {100 * found['median_difference']:.1f} points in the median; their intervals agree in "
+            f"{_percent(found['agree_within_intervals'])}."
+        )
+        yield ""
+    if folder is not None and found["pairs"]:
+        points: dict[str, list[tuple[float, float]]] = {}
+        for pair in found["pairs"]:
+            points.setdefault(f"{pair['targets']} targets", []).append((pair["removed"], pair["attributed"]))
+        _picture(folder / "truth-lora.svg", points, "share by removing the adapter", "share by attribution")
+        yield "![LoRA's share by attribution against its share by removal](truth-lora.svg)"
+        yield ""
+
+
+def _effects(found: Summary) -> Iterator[str]:
+    yield "## Known effects"
+    yield ""
+    yield "| effect | sessions | found faster | median error of the ratio | seconds a session |"
+    yield "|---|---|---|---|---|"
+    for effect in found["effects"]:
+        yield (
+            f"| {100 * effect['effect']:g} % | {effect['n']} | {_percent(effect['power'])} | "
+            f"{100 * effect['error']:.2f} % | {effect['seconds']:.1f} |"
+        )
+    yield ""
+    width = found["coverage"]["mean_width"]
+    yield f"The mean width of the 95 % intervals is {100 * width:.1f} %."
+    yield ""
+
+
+def _picture(path: Path, points: Mapping[str, Sequence[Sequence[float]]], x: str, y: str) -> None:
+    """Points against the diagonal, one marker a group."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context({"svg.hashsalt": "ftprof", "svg.fonttype": "none"}):
+        figure = Figure(figsize=(5.2, 4.2), layout="constrained")
+        axes = figure.subplots()
+        for (name, found), marker in zip(points.items(), "osD^vPX*", strict=False):
+            axes.plot([p[0] for p in found], [p[1] for p in found], marker, ms=5, mfc="none", label=name)
+        limit = max((max(p) for found in points.values() for p in found), default=1.0)
+        axes.plot([0, limit], [0, limit], color="0.6", lw=1, zorder=0)
+        axes.set_xlabel(x)
+        axes.set_ylabel(y)
+        axes.legend(frameon=False)
+        figure.savefig(path, metadata={"Date": None})
+
+
+def _percent(share: float | None) -> str:
+    return "not measured" if share is None else f"{100 * share:.1f} %"
+
+
+def _with_interval(share: float, n: int) -> str:
+    low, high = wilson(share, n)
+    return f"{_percent(share)} ({100 * low:.0f} to {100 * high:.0f})"

@@ -1,0 +1,175 @@
+"""From the cases on record to what docs/truth.md says: counts, scores and slopes, each with how many it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import log, sqrt
+from statistics import median
+from typing import Any
+
+LABELS = ("compute", "memory", "host", "io", "sync", "mixed")
+SURE = 0.9
+POWER_EFFECTS = (0.03, 0.05)
+Case = Mapping[str, Any]
+Summary = dict[str, Any]
+
+
+def summarise(cases: Mapping[str, Sequence[Case]]) -> Summary:
+    """One part for each kind of case that was run."""
+    parts: dict[str, Callable[[Sequence[Case]], Summary]] = {
+        "verdicts": verdicts,
+        "delays": delays,
+        "lora": lora,
+        "paired": paired,
+        "damage": damage,
+    }
+    return {name: parts[name](found) for name, found in cases.items() if found}
+
+
+def verdicts(cases: Sequence[Case]) -> Summary:
+    """Confusion matrix and macro-F1; an abstention on a clear case counts as wrong."""
+    matrix = {label: dict.fromkeys((*LABELS, "unknown"), 0) for label in LABELS}
+    for case in cases:
+        matrix[case["label"]][case["found"]] += 1
+    wrong = [case for case in cases if not right(case)]
+    clear = [case for case in cases if case["label"] != "mixed"]
+    return {
+        "n": len(cases),
+        "matrix": matrix,
+        "macro_f1": _macro_f1(matrix),
+        "right": len(cases) - len(wrong),
+        "sure_of_clear": sum((case["confidence"] or 0.0) >= SURE for case in clear) / len(clear),
+        "confirmed_of_clear": sum(case["confirmed"] for case in clear) / len(clear),
+        "confidently_wrong": sum((case["confidence"] or 0.0) >= SURE for case in wrong),
+        "wrong": [
+            {key: case[key] for key in ("case", "label", "found", "named", "confidence", "shares")} for case in wrong
+        ],
+        "unattributed_median": median(case["shares"].get("unattributed", 0.0) for case in cases),
+    }
+
+
+def right(case: Case) -> bool:
+    """The label was found; a mixture must name both of its parts."""
+    if case["found"] != case["label"]:
+        return False
+    return case["label"] != "mixed" or sorted(case["named"]) == sorted(case["both"])
+
+
+def _macro_f1(matrix: Mapping[str, Mapping[str, int]]) -> float:
+    """Mean over labels of the harmonic mean of precision and recall."""
+    scores = []
+    for label in LABELS:
+        hits, truths = matrix[label][label], sum(matrix[label].values())
+        claims = sum(matrix[other][label] for other in LABELS)
+        if truths:
+            scores.append(2 * hits / (truths + claims) if hits else 0.0)
+    return sum(scores) / len(scores)
+
+
+def delays(cases: Sequence[Case]) -> Summary:
+    """Slope of what was recovered over what was planted, by row, with its standard error."""
+    rows: Summary = {}
+    for row in ("host", "io", "sync", "op"):
+        points = [(case["true"], case["recovered"]) for case in cases if case["row"] == row]
+        if len(points) >= 3:
+            slope, error, intercept = _line(points)
+            rows[row] = {"n": len(points), "slope": slope, "error": error, "intercept": intercept, "points": points}
+    return {"n": len(cases), "rows": rows, "unattributed_median": median(case["unattributed"] for case in cases)}
+
+
+def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
+    """Slope, its standard error and intercept by least squares."""
+    from scipy.stats import linregress
+
+    found = linregress([x for x, _ in points], [y for _, y in points])
+    return float(found.slope), float(found.stderr), float(found.intercept)
+
+
+def lora(cases: Sequence[Case]) -> Summary:
+    """How often the two ways agree within two points, and what no adapter at all reads as."""
+    pairs, zero = [], []
+    for case in cases:
+        for phase in ("prefill", "decode"):
+            found = case.get(phase)
+            if not found or not found["removed"]:
+                continue
+            if not case["rank"]:
+                zero.append(found["removed"][0])
+            elif found["attributed"]:
+                pairs.append(
+                    {
+                        "case": case["case"],
+                        "phase": phase,
+                        "targets": case["targets"],
+                        "rank": case["rank"],
+                        "attributed": found["attributed"][0],
+                        "removed": found["removed"][0],
+                        "agree": found["agree"],
+                    }
+                )
+    off = [abs(pair["attributed"] - pair["removed"]) for pair in pairs]
+    return {
+        "n": len(pairs),
+        "within_two_points": sum(x <= 0.02 for x in off) / len(off) if off else None,
+        "agree_within_intervals": sum(bool(pair["agree"]) for pair in pairs) / len(pairs) if pairs else None,
+        "median_difference": median(off) if off else None,
+        "zero_dose": {"n": len(zero), "largest": max(map(abs, zero), default=None)},
+        "pairs": pairs,
+    }
+
+
+def paired(cases: Sequence[Case]) -> Summary:
+    """False alarms without an effect, coverage and width with one, and power."""
+    found: Summary = {"n": len(cases)}
+    for name, noisy in (("aa", False), ("aa_noisy", True)):
+        same = [case for case in cases if not case["effect"] and case["noisy"] == noisy]
+        if same:
+            found[name] = {
+                "n": len(same),
+                "alarms": _share(same, lambda case: case["verdict"] in ("faster", "slower")),
+                "equivalent": _share(same, lambda case: case["verdict"] == "equivalent"),
+            }
+    quiet = [case for case in cases if not case["noisy"]]
+    found["coverage"] = {
+        "n": len(quiet),
+        "covered": _share(quiet, lambda case: case["covered"]),
+        "mean_width": sum(case["width"] for case in quiet) / len(quiet),
+    }
+    found["effects"] = [
+        {
+            "effect": effect,
+            "n": len(same),
+            "power": _share(same, lambda case: case["verdict"] == "faster"),
+            "seconds": median(case["seconds"] for case in same),
+            "error": median(abs(log(case["found"][0] / case["true"])) for case in same),
+        }
+        for effect in sorted({case["effect"] for case in quiet if case["effect"]})
+        if (same := [case for case in quiet if case["effect"] == effect])
+    ]
+    return found
+
+
+def damage(cases: Sequence[Case]) -> Summary:
+    """Damage that did not pass, and harmless changes that did not pass either."""
+    harmful = [case for case in cases if case["harmful"]]
+    harmless = [case for case in cases if not case["harmful"]]
+    return {
+        "n": len(cases),
+        "tokens": median(case["tokens"] or 0 for case in cases),
+        "damage": {"n": len(harmful), "caught": _share(harmful, lambda case: case["verdict"] != "pass")},
+        "harmless": {"n": len(harmless), "stopped": _share(harmless, lambda case: case["verdict"] != "pass")},
+        "missed": [case["case"] for case in harmful if case["verdict"] == "pass"],
+        "stopped": [case["case"] for case in harmless if case["verdict"] != "pass"],
+    }
+
+
+def _share(cases: Sequence[Case], is_so: Callable[[Case], bool]) -> float | None:
+    return sum(map(is_so, cases)) / len(cases) if cases else None
+
+
+def wilson(share: float, n: int) -> tuple[float, float]:
+    """95 % interval of a share of n cases."""
+    z = 1.96
+    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z * sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+    return max(0.0, middle - half), min(1.0, middle + half)

@@ -1,0 +1,56 @@
+"""The cheapest experiment on what limits a phase: the same pass with every row twice, in turns with it (G 1.6).
+
+Arithmetic takes twice as long for twice the tokens; streaming the weights, or the host's calls, hardly longer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from ftprof.profiler.engine import Engine
+from ftprof.profiler.record import Doubling, Phase
+from ftprof.profiler.units import stamped
+from ftprof.profiler.windows import no_collection, of_phase
+
+PAIRS = 5
+TIMES = 2
+
+
+def double_rows(
+    engine: Engine,
+    ids: Sequence[Sequence[int]],
+    new_tokens: int,
+    *,
+    scenario: str,
+    phases: Sequence[Phase],
+    budget_s: float = 4.0,
+    clock: Callable[[], float] = time.perf_counter,
+) -> tuple[Doubling, ...]:
+    """Seconds per occurrence of each phase for these rows and for all of them twice, at most `PAIRS` of each.
+
+    `new_tokens` 0 is one forward. At least two pairs are taken, and no more once `budget_s` is over.
+    """
+    once, twice = (stamped(engine, engine.pad(list(ids) * times), new_tokens) for times in (1, TIMES))
+    runs: tuple[list[tuple[int, ...]], list[tuple[int, ...]]] = ([], [])
+    end = clock() + budget_s
+    with no_collection():
+        once(), twice()
+        while len(runs[0]) < PAIRS and (len(runs[0]) < 2 or clock() < end):
+            # Turned round at every pair, so that a drift of the machine's speed meets both alike.
+            order = (0, 1) if len(runs[0]) % 2 == 0 else (1, 0)
+            for which in order:
+                runs[which].append((once, twice)[which]())
+    found = []
+    for phase in phases:
+        windows = [of_phase(taken, phases, phase) for taken in runs]
+        if all(windows):
+            found.append(
+                Doubling(
+                    scenario=scenario,
+                    phase=phase,
+                    once_s=tuple(window.seconds for window in windows[0]),
+                    twice_s=tuple(window.seconds for window in windows[1]),
+                )
+            )
+    return tuple(found)

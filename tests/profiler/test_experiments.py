@@ -1,0 +1,227 @@
+"""Waits call by call, rows doubled, a narrow twin, and what a verdict makes of them."""
+
+from __future__ import annotations
+
+import io
+import queue
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from ftprof.profiler.doubling import double_rows
+from ftprof.profiler.engine import Batch
+from ftprof.profiler.interventions import judge, paired_ratio, twin_share
+from ftprof.profiler.narrow import narrow_config, narrow_engine, time_twin
+from ftprof.profiler.record import Doubling, HostTwin, PhaseWaits, RunRecord
+from ftprof.profiler.torch_engine import TorchEngine
+from ftprof.profiler.waits import classify, trace_waits
+from ftprof.profiler.workload import Call
+from tests.profiler import tiny_models
+from tests.profiler.test_ledger import found, record, timing, trace
+
+PAUSE_S = 0.02
+
+
+def stamp(*parts: Any) -> tuple[int, ...]:
+    """Runs the parts in turn, stamped."""
+    stamps = [time.perf_counter_ns()]
+    for part in parts:
+        part()
+        stamps.append(time.perf_counter_ns())
+    return tuple(stamps)
+
+
+def read(path: Path) -> None:
+    for _ in range(20):
+        path.read_bytes()
+
+
+def test_waits_fall_into_their_phase_and_row(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(1 << 20))
+    prefill, decode = trace_waits(
+        lambda: stamp(lambda: read(path), lambda: time.sleep(PAUSE_S)), scenario="single", phases=("prefill", "decode")
+    )
+    assert prefill.io_s > 0
+    assert prefill.sync_s == 0
+    assert decode.sync_s == pytest.approx(PAUSE_S, rel=0.5)
+    assert decode.io_s == 0
+
+
+def test_a_queue_that_another_thread_fills_is_waited_for() -> None:
+    def wait() -> None:
+        filled: queue.Queue[int] = queue.Queue()
+        threading.Timer(PAUSE_S, lambda: filled.put(1)).start()
+        filled.get()
+
+    (waits,) = trace_waits(lambda: stamp(wait), scenario="single", phases=("forward",))
+    assert waits.sync_s >= 0.5 * PAUSE_S
+
+
+def test_computing_waits_for_nothing() -> None:
+    x = torch.randn(64, 64)
+    (waits,) = trace_waits(
+        lambda: stamp(lambda: [torch.mm(x, x) for _ in range(20)]), scenario="s", phases=("forward",)
+    )
+    assert (waits.io_s, waits.sync_s) == (0.0, 0.0)
+
+
+def test_a_profile_hook_of_the_users_own_is_put_back() -> None:
+    import sys
+
+    seen: list[str] = []
+
+    def own(frame: Any, event: str, argument: Any) -> None:
+        del frame, argument
+        seen.append(event)
+
+    sys.setprofile(own)
+    try:
+        trace_waits(lambda: stamp(lambda: None), scenario="single", phases=("forward",))
+        assert sys.getprofile() is own
+    finally:
+        sys.setprofile(None)
+
+
+@pytest.mark.parametrize(
+    ("function", "row"),
+    [
+        (time.sleep, "sync"),
+        (threading.Lock().acquire, "sync"),
+        (queue.SimpleQueue[int]().get, "sync"),
+        (open, "io"),
+        (io.BytesIO(b"x").read, None),
+        (torch.mm, None),
+        (len, None),
+        (threading.Lock().locked, None),
+    ],
+)
+def test_built_in_functions_by_row(function: Any, row: str | None) -> None:
+    assert classify(function) == row
+
+
+class Sized:
+    """An engine whose forward takes a pause for each row, or one whatever they are."""
+
+    def __init__(self, *, by_row: bool) -> None:
+        self.by_row = by_row
+
+    def pad(self, ids: Any) -> Batch:
+        return Batch(inputs={}, tokens=tuple(len(row) for row in ids), length=1)
+
+    def forward(self, batch: Batch) -> None:
+        time.sleep(PAUSE_S * (len(batch.tokens) if self.by_row else 1))
+
+
+@pytest.mark.parametrize(("by_row", "ratio"), [(True, 2.0), (False, 1.0)])
+def test_doubled_rows_take_as_much_longer_as_they_cost(by_row: bool, ratio: float) -> None:
+    engine: Any = Sized(by_row=by_row)
+    (seen,) = double_rows(engine, [[1], [2]], 0, scenario="batch", phases=("forward",))
+    assert paired_ratio(seen) == pytest.approx(ratio, rel=0.2)
+    assert len(seen.once_s) == len(seen.twice_s) >= 2
+
+
+def test_time_that_is_up_leaves_two_pairs() -> None:
+    engine: Any = Sized(by_row=True)
+    (seen,) = double_rows(engine, [[1]], 0, scenario="single", phases=("forward",), budget_s=0.0)
+    assert len(seen.once_s) == 2
+
+
+def engine_of(model: Any, task: Any, adapter_dir: str | None = None) -> TorchEngine:
+    tokenizer = SimpleNamespace(eos_token_id=2, pad_token_id=0, model_max_length=512)
+    return TorchEngine(model, tokenizer, Call(), task, adapter_dir)
+
+
+def test_a_twin_has_the_layers_and_the_adapter_but_not_the_width() -> None:
+    original = engine_of(tiny_models.lora_llama(), "causal-lm", "adapter")
+    twin = narrow_engine(original)
+    assert len(twin.model.base_model.model.model.layers) == tiny_models.LAYERS
+    names = {name.replace(".default", "") for name, _ in original.model.named_parameters()}
+    assert names == {name.replace(".default", "") for name, _ in twin.model.named_parameters()}
+    assert sum(p.numel() for p in twin.model.parameters()) < sum(p.numel() for p in original.model.parameters())
+    phases = time_twin(twin, 3, phases=("prefill", "decode"), budget_s=0.1)
+    assert [one.phase for one in phases] == ["prefill", "decode"]
+    assert all(seconds > 0 for one in phases for seconds in one.time_s)
+
+
+def test_an_encoders_twin_runs_forward() -> None:
+    (forward,) = time_twin(
+        narrow_engine(engine_of(tiny_models.bert(), "embedding")), 0, phases=("forward",), budget_s=0.1
+    )
+    assert len(forward.time_s) >= 4
+
+
+def test_making_a_twin_draws_no_random_numbers_of_the_users() -> None:
+    original = engine_of(tiny_models.lora_llama(), "causal-lm", "adapter")
+    before = torch.get_rng_state()
+    narrow_engine(original)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_a_config_without_widths_has_no_twin() -> None:
+    with pytest.raises(ValueError, match="no width"):
+        narrow_config(SimpleNamespace(vocab_size=10))
+
+
+def doubled(ratio: float, phase: Any = "prefill") -> Doubling:
+    return Doubling(scenario="single", phase=phase, once_s=(1.0, 1.1), twice_s=(ratio, 1.1 * ratio))
+
+
+@pytest.mark.parametrize(
+    ("bound", "phase", "ratio", "verdict"),
+    [
+        ("compute", "prefill", 1.9, True),
+        ("compute", "prefill", 1.2, False),
+        ("compute", "prefill", 1.5, None),
+        ("memory", "decode", 1.2, True),
+        ("memory", "decode", 1.9, None),
+        ("host", "decode", 1.05, True),
+        ("host", "decode", 1.9, False),
+        ("io", "decode", 1.0, None),
+    ],
+)
+def test_doubling_confirms_or_contradicts(bound: Any, phase: Any, ratio: float, verdict: bool | None) -> None:
+    proof = judge(RunRecord(doubling=(doubled(ratio, phase),)), "single", phase, bound, 0.2)
+    assert proof.verdict is verdict
+    assert bool(proof.sentences) is (verdict is not None)
+
+
+@pytest.mark.parametrize(
+    ("bound", "twin_s", "verdict"),
+    [("host", 0.9, True), ("host", 0.2, False), ("host", 0.4, None), ("memory", 0.9, False), ("memory", 0.3, None)],
+)
+def test_a_twin_tells_the_hosts_part(bound: Any, twin_s: float, verdict: bool | None) -> None:
+    seen = RunRecord(timing=(timing("decode", 1.0),), twin=(HostTwin(phase="decode", time_s=(twin_s,)),))
+    assert twin_share(seen, "single", "decode") == pytest.approx(twin_s)
+    assert judge(seen, "single", "decode", bound, 0.2).verdict is verdict
+
+
+def test_a_contradiction_outweighs_a_confirmation_and_lowers_the_confidence() -> None:
+    plain = record(timing=(timing("decode", 1.5),))
+    against = record(
+        timing=(timing("decode", 1.5),),
+        doubling=(doubled(1.1, "decode"),),
+        twin=(HostTwin(phase="decode", time_s=(1.4,)),),
+    )
+    assert found(plain).bound == found(against).bound == "memory"
+    assert not found(against).confirmed
+    assert (found(against).confidence or 1) <= 0.5 < (found(plain).confidence or 0)
+    assert any(sentence.startswith("Contradicted by a narrow twin") for sentence in found(against).evidence)
+
+
+def test_waits_have_rows_of_their_own_and_never_more_than_there_is() -> None:
+    waits = PhaseWaits(scenario="single", phase="decode", io_s=2.0, sync_s=0.5)
+    waiting = found(record(ops=(trace(host_s=3.0),), timing=(timing("decode", 4.0),), waits=(waits,)))
+    assert waiting.ledger is not None
+    assert (waiting.ledger.io_s, waiting.ledger.sync_s, waiting.ledger.host_s) == pytest.approx((2.0, 0.5, 0.5))
+    assert waiting.bound == "io"
+    assert any("reading or writing files" in sentence for sentence in waiting.evidence)
+    crowded = found(record(ops=(trace(host_s=1.0),), timing=(timing("decode", 2.0),), waits=(waits,)))
+    assert crowded.ledger is not None
+    assert crowded.ledger.total_s == pytest.approx(2.0)
+    assert crowded.ledger.host_s == pytest.approx(0.0)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
 from ftprof.advisors.audit import AdviceEntry, Predicted
 from ftprof.advisors.rule import Finding, PredictedRatio, Prediction, Rule
 from ftprof.advisors.rules import load_rules
+from ftprof.advisors.track import TrackRecord, corrected
 from ftprof.profiler.diagnosis import Diagnosis
 from ftprof.profiler.quality import Safety
 from ftprof.profiler.record import ProbeCase, RunRecord
@@ -67,9 +69,16 @@ def _probes_of(rule: Rule, record: RunRecord, diagnosis: Diagnosis) -> tuple[Pro
 
 
 def advise(
-    record: RunRecord, diagnosis: Diagnosis, rules: Iterable[Rule], objective: Objective, *, now: str
+    record: RunRecord,
+    diagnosis: Diagnosis,
+    rules: Iterable[Rule],
+    objective: Objective,
+    *,
+    now: str,
+    tracks: Mapping[str, TrackRecord] = MappingProxyType({}),
 ) -> Advised:
-    """Every rule's advice on this record. `now` (UTC, ISO 8601) stamps the predictions; nothing is applied here.
+    """Every rule's advice on this record. `now` (UTC, ISO 8601) stamps the predictions, which `tracks`, the earlier
+    ones by rule, correct; nothing is applied here.
 
     A fix is advice where it is predicted to gain 3 % or more on the objective, and its 80 % interval lies above 1; else
     it is listed under `checked`. A rule that raises becomes an entry with its error.
@@ -85,7 +94,7 @@ def advise(
                 continue
             for options in rule.alternatives(record):
                 asked = msgspec.structs.replace(finding, options=options)
-                found = _examine(rule, record, asked, objective, now)
+                found = _examine(rule, record, asked, objective, now, tracks.get(labelled(rule.name, options)))
                 (checked if isinstance(found, str) else entries).append(found)  # type: ignore[arg-type]
         except Exception as error:  # noqa: BLE001 - one rule's fault must not cost the others
             entries.append(_entry(rule, None, error=f"{type(error).__name__}: {error}"))
@@ -106,11 +115,16 @@ def _entry(rule: Rule, finding: Finding | None, **more: object) -> AdviceEntry:
     return msgspec.structs.replace(bare, **more)
 
 
-def _examine(rule: Rule, record: RunRecord, finding: Finding, objective: Objective, now: str) -> AdviceEntry | str:
+def _examine(
+    rule: Rule, record: RunRecord, finding: Finding, objective: Objective, now: str, track: TrackRecord | None
+) -> AdviceEntry | str:
     """An entry, or the sentence why the finding was left alone."""
     refused = rule.refuse(record, finding)
     prediction = rule.predict(record, finding)
-    predicted = Predicted(ratios=prediction.ratios, basis=prediction.basis, at=now) if prediction.ratios else None
+    prediction = msgspec.structs.replace(prediction, ratios=corrected(prediction.ratios, track))
+    predicted = (
+        Predicted(ratios=prediction.ratios, basis=prediction.basis, at=now, track=track) if prediction.ratios else None
+    )
     if refused is None and rule.fixes():
         probed = bool(rule.probes(record, finding))
         if why := _not_worth(labelled(rule.name, finding.options), prediction, objective, probed=probed):

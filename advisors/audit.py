@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from ftprof.advisors.rule import Finding, PredictedRatio
+from ftprof.advisors.track import TrackRecord
 from ftprof.profiler.comparison import Comparison, Ratio
 from ftprof.profiler.diagnosis import Diagnosis, Interval, Ledger, Lora, PhaseDiagnosis
 from ftprof.profiler.quality import QualityCheck, Safety
@@ -31,6 +32,12 @@ class Predicted(msgspec.Struct, frozen=True, kw_only=True):
     ratios: dict[str, dict[str, PredictedRatio]]
     basis: str
     at: str
+    track: TrackRecord | None = None
+    """The rule's earlier predictions on this machine, which corrected this one where there were enough of them."""
+
+    def get(self, scenario: str, phase: str) -> PredictedRatio | None:
+        """The prediction for one phase, or None."""
+        return self.ratios.get(scenario, {}).get(phase)
 
 
 class AdviceEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -23,10 +22,12 @@ from ftprof.advisors.laxest import laxest
 from ftprof.advisors.memory import fits
 from ftprof.advisors.rule import Rule
 from ftprof.advisors.rules import load_rules
+from ftprof.advisors.scored import fingerprint, log_error, remember_trial
 from ftprof.advisors.stacking import MERGE, stacked
+from ftprof.advisors.track import track_records
 from ftprof.advisors.untried import refused, unmade
 from ftprof.advisors.variant import RestartArm, Variant, VariantArm
-from ftprof.profiler.comparison import Comparison, Ratio
+from ftprof.profiler.comparison import Comparison
 from ftprof.profiler.diagnosis import Diagnosis
 from ftprof.profiler.errors import FtprofError
 from ftprof.profiler.ledger import diagnose
@@ -82,7 +83,8 @@ def advised(context: Context, best: Best) -> tuple[Best, Advised]:
         context.progress.stage("probing what fixes would bring")
         probes = (*(best.record.probes or ()), *_probed(context, best, cases))
         best = replace(best, record=msgspec.structs.replace(best.record, probes=probes))
-    found = advise(best.record, best.diagnosis, rules, best.objective, now=utc_now())
+    tracks = track_records(fingerprint(best.record))
+    found = advise(best.record, best.diagnosis, rules, best.objective, now=utc_now(), tracks=tracks)
     left = [f"{rule.name}: {why}: not looked at" for rule, why in forbidden if applies(rule, best.record)]
     return best, msgspec.structs.replace(found, checked=(*found.checked, *left))
 
@@ -142,6 +144,7 @@ def improve(
         tried.add(entry.key)
         outcome = attempt(context, best, gate, entry, seconds)
         trials.append(outcome.trial)
+        remember_trial(outcome.trial, best.objective, fingerprint(best.record))
         pairs = pairs or outcome.pairs
         if outcome.better is not None:
             best, advice = advised(context, outcome.better)
@@ -315,13 +318,8 @@ def _verdict(context: Context, best: Best, trial: Trial, comparison: Comparison)
         measured=comparison.ratios,
         objective=objective,
         trades=trades(comparison),
-        log_error=_log_error(trial, best.objective, objective),
+        log_error=log_error(trial, best.objective, objective),
     )
-
-
-def _log_error(trial: Trial, objective: tuple[str, str], measured: Ratio | None) -> float | None:
-    predicted = trial.predicted.ratios.get(objective[0], {}).get(objective[1]) if trial.predicted else None
-    return math.log(predicted.speedup / measured.speedup) if predicted and measured else None
 
 
 def _judge(trial: Trial, gate: Gate, candidate: Variant, context: Context, best: Best) -> Trial:

@@ -25,7 +25,7 @@ DTYPES: dict[str, tuple[str, int]] = {
 }
 
 _GROUPS: dict[str, str] = {
-    "matmul": "mm addmm bmm baddbmm linear matmul addmv mv dot addbmm _int_mm mkldnn_linear mkldnn_rnn_layer einsum "
+    "matmul": "mm addmm bmm baddbmm linear matmul addmv addmv_ mv dot addbmm _int_mm mkldnn_linear mkldnn_rnn_layer einsum "
     "convolution _convolution conv1d conv2d mkldnn_convolution _mkldnn_linear _weight_int4pack_mm_for_cpu "
     "_weight_int8pack_mm linear_dynamic tensordot outer chain_matmul inner addr",
     "attention": "scaled_dot_product_attention _scaled_dot_product_flash_attention_for_cpu "
@@ -60,7 +60,7 @@ KINDS: dict[str, str] = {name: kind for kind, names in _GROUPS.items() for name 
 
 # These leave the work to ops that are events of their own; where one is a leaf in some release, its own cost counts.
 COMPOSITES: frozenset[str] = _words(
-    "linear matmul einsum tensordot inner conv1d conv2d convolution _convolution scaled_dot_product_attention "
+    "linear matmul mv einsum tensordot inner conv1d conv2d convolution _convolution scaled_dot_product_attention "
     "_scaled_dot_product_attention_math layer_norm rms_norm _fused_rms_norm softmax log_softmax _safe_softmax "
     "embedding mean stack hstack vstack concat pad repeat group_norm batch_norm masked_fill index_put scatter square "
     "_efficient_attention_forward norm"

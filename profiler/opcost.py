@@ -186,6 +186,7 @@ _FORMULAS: dict[str, Formula] = {
     "baddbmm": _baddbmm,
     "mv": _mv,
     "addmv": _mv,
+    "addmv_": _mv,
     "linear": _linear,
     "mkldnn_linear": _linear,
     "_mkldnn_linear": _linear,

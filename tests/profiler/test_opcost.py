@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import torch
 from hypothesis import given
@@ -27,6 +29,7 @@ SIZE = st.integers(1, 64)
         ("aten::baddbmm", [(2, 3, 7), (2, 3, 5), (2, 5, 7)], 2 * 2 * 3 * 5 * 7, 4 * 2 * (21 + 15 + 35 + 21)),
         ("aten::linear", [(2, 3, 5), (7, 5), (7,)], 2 * 6 * 5 * 7, 4 * (30 + 35 + 42 + 7)),
         ("aten::mv", [(3, 5), (5,)], 2 * 15, 4 * (15 + 5 + 3)),
+        ("aten::addmv_", [(3,), (3, 5), (5,)], 2 * 15, 4 * (15 + 5 + 3)),
         ("aten::mul", [(3, 5), (5,)], 15, 4 * (15 + 5 + 15)),
         ("aten::silu", [(3, 5)], 15, 4 * 30),
         ("aten::_softmax", [(3, 5)], 5 * 15, 4 * 30),
@@ -125,3 +128,18 @@ def test_a_traced_llama_adds_up_to_torchs_own_counter() -> None:
     with FlopCounterMode(display=False) as counter:
         forward_pass(model, rows=1, length=length)()
     assert traced_flops(model, length) == counter.get_total_flops()
+
+
+def test_a_matrix_times_a_vector_is_counted_once() -> None:
+    """`mv` hands its work to `addmv_`; both once carried the weights' bytes."""
+    weight, x = torch.randn(64, 32), torch.randn(32)
+
+    def run() -> tuple[int, ...]:
+        begin = time.perf_counter_ns()
+        torch.mv(weight, x)
+        return begin, time.perf_counter_ns()
+
+    one, total = traced_pass(run), PhaseTotal()
+    add_window(total, one.events, windows(one.stamps, ("forward",))[0])
+    assert sum(row.bytes or 0.0 for row in total.rows.values()) == 4 * (64 * 32 + 64 + 32)
+    assert {row.accuracy for row in total.rows.values()} == {"exact"}

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-KINDS = ("verdicts", "delays", "lora", "paired", "damage")
+KINDS = ("verdicts", "delays", "lora", "paired", "damage", "predictions")
 
 
 def main() -> int:
@@ -27,6 +28,8 @@ def main() -> int:
     parser.add_argument("--docs", action="store_true", help="also write docs/truth.json, docs/truth.md and pictures")
     options = parser.parse_args()
     _quieten()
+    # Earlier runs must not correct the predictions that are scored here.
+    os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="ftprof-truth-")
     name = f"{'quick' if options.quick else 'full'}-{options.seed}.jsonl"
     path = options.out / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -82,9 +85,10 @@ def _short(value: Any) -> str:
 
 
 def _modules() -> dict[str, ModuleType]:
-    from benchmarks.truth import damage_cases, delay_cases, lora_cases, paired_cases, verdict_cases
+    from benchmarks.truth import damage_cases, delay_cases, lora_cases, paired_cases, prediction_cases, verdict_cases
 
-    return dict(zip(KINDS, (verdict_cases, delay_cases, lora_cases, paired_cases, damage_cases), strict=True))
+    modules = (verdict_cases, delay_cases, lora_cases, paired_cases, damage_cases, prediction_cases)
+    return dict(zip(KINDS, modules, strict=True))
 
 
 def _read(path: Path) -> Iterator[dict[str, Any]]:

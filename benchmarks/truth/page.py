@@ -77,6 +77,24 @@ def bars(summary: Summary) -> Iterator[tuple[str, str, str, int, bool]]:
         if stopped["stopped"] is not None:
             share = stopped["stopped"]
             yield "harmless changes stopped", "at most 1 %", _percent(share), stopped["n"], share <= 0.01
+    if (found := summary.get("predictions")) and found["n"]:
+        yield (
+            "predicted speed-ups, median error",
+            "at most 5 %",
+            _percent(found["median_error"]),
+            found["n"],
+            (found["median_error"] <= 0.05),
+        )
+        yield (
+            "predicted speed-ups, 90th percentile",
+            "at most 15 %",
+            _percent(found["p90_error"]),
+            found["n"],
+            (found["p90_error"] <= 0.15),
+        )
+        sign = found["sign"]
+        if sign["n"]:
+            yield "sign of the change right", "at least 95 %", _percent(sign["right"]), sign["n"], sign["right"] >= 0.95
 
 
 def _paired_bars(found: Summary) -> Iterator[tuple[str, str, str, int, bool]]:
@@ -129,6 +147,8 @@ def _body(summary: Summary, folder: Path | None) -> Iterator[str]:
         yield f"Changes to the sample's fine-tune, judged over {found['tokens']:.0f} completion tokens each."
         yield f"Missed: {', '.join(found['missed']) or 'none'}. Harmless and stopped: {', '.join(found['stopped']) or 'none'}."
         yield ""
+    if found := summary.get("predictions"):
+        yield from _predictions(found)
     if summary.get("failed"):
         yield "## Cases that failed to run"
         yield ""
@@ -214,6 +234,25 @@ def _effects(found: Summary) -> Iterator[str]:
     yield ""
     width = found["coverage"]["mean_width"]
     yield f"The mean width of the 95 % intervals is {100 * width:.1f} %."
+    yield ""
+
+
+def _predictions(found: Summary) -> Iterator[str]:
+    yield "## Predictions"
+    yield ""
+    inside = found["inside"]
+    yield (
+        f"Whole runs on {found['models']} models; {_percent(inside['share'])} of {inside['n']} measured speed-ups lie inside "
+        "the predicted 80 % interval. The goal of 8 models by 6 fixes by 2 shapes is larger than this."
+    )
+    yield ""
+    yield "| model | rule | predicted | measured | |"
+    yield "|---|---|---|---|---|"
+    for trial in found["trials"]:
+        predicted, measured = (
+            f"{x[0]:.2f}x ({x[1]:.2f} to {x[2]:.2f})" for x in (trial["predicted"], trial["measured"])
+        )
+        yield f"| {trial['model']} | {trial['rule']} | {predicted} | {measured} | {trial['status']} |"
     yield ""
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 LABELS = ("compute", "memory", "host", "io", "sync", "mixed")
 SURE = 0.9
-POWER_EFFECTS = (0.03, 0.05)
+CHANGED = 1.10
+"""Smaller measured changes are mostly noise, and their relative error with them."""
 Case = Mapping[str, Any]
 Summary = dict[str, Any]
 
@@ -22,6 +23,7 @@ def summarise(cases: Mapping[str, Sequence[Case]]) -> Summary:
         "lora": lora,
         "paired": paired,
         "damage": damage,
+        "predictions": predictions,
     }
     return {name: parts[name](found) for name, found in cases.items() if found}
 
@@ -160,6 +162,27 @@ def damage(cases: Sequence[Case]) -> Summary:
         "harmless": {"n": len(harmless), "stopped": _share(harmless, lambda case: case["verdict"] != "pass")},
         "missed": [case["case"] for case in harmful if case["verdict"] == "pass"],
         "stopped": [case["case"] for case in harmless if case["verdict"] != "pass"],
+    }
+
+
+def predictions(cases: Sequence[Case]) -> Summary:
+    """Error of predicted speed-ups where the measured change was more than a tenth, and how often the sign was right."""
+    trials = [{"model": case["case"], **trial} for case in cases for trial in case["trials"]]
+    large = [trial for trial in trials if abs(log(trial["measured"][0])) > log(CHANGED)]
+    errors = sorted(abs(log(trial["predicted"][0] / trial["measured"][0])) for trial in large)
+    decided = [trial for trial in trials if trial["verdict"] in ("faster", "slower")]
+    inside = [trial for trial in trials if trial["predicted"][1] <= trial["measured"][0] <= trial["predicted"][2]]
+    return {
+        "models": len(cases),
+        "n": len(large),
+        "median_error": median(errors) if errors else None,
+        "p90_error": errors[min(len(errors) - 1, int(0.9 * len(errors)))] if errors else None,
+        "sign": {
+            "n": len(decided),
+            "right": _share(decided, lambda trial: (trial["predicted"][0] > 1) == (trial["measured"][0] > 1)),
+        },
+        "inside": {"n": len(trials), "share": len(inside) / len(trials) if trials else None},
+        "trials": trials,
     }
 
 

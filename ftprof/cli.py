@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import signal
 import sys
@@ -12,19 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ftprof import __version__, gate_cli, trace_cli
+from ftprof.choices import check_device, choice, options_of, parse_budget, usage
 from ftprof.profiler.errors import Exit, FtprofError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from ftprof.advisors.audit import Audit
-    from ftprof.advisors.context import Options
 
 app = typer.Typer(
     name="ftprof",
     help="Why is my fine-tuned model slow? Measure it, prove it, fix it, show before and after.",
     rich_markup_mode=None,
-    add_completion=False,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
 )
@@ -56,84 +54,11 @@ IncludePrompts = Annotated[
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 Seed = Annotated[int, typer.Option(help="Seed of sampling rows and of the order of measurements.")]
 
-OBJECTIVES = ("e2e", "ttft", "tpot", "throughput")
-RUNTIMES = ("any", "torch")
-LOSSES = ("exact", "rounding", "int8", "int4")
-
 
 def _console(*, err: bool = False) -> Console:
     from rich.console import Console
 
     return Console(stderr=err, highlight=False)
-
-
-def _usage(message: str, hint: str) -> FtprofError:
-    return FtprofError(message, hint, Exit.USAGE)
-
-
-def parse_budget(text: str) -> float:
-    """Seconds from "300", "300s", "5m"; at least 10."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|h)?", text.strip())
-    if not found:
-        raise _usage(f"--budget {text!r} is not a time", "write it as 300s, 5m or 1h")
-    seconds = float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2] or "s"]
-    if seconds < 10:
-        raise _usage(f"--budget {text} is too short to measure anything", "give at least 10s; 300s is the default")
-    return seconds
-
-
-def parse_guards(texts: list[str] | None) -> dict[str, float]:
-    """{"ttft": 1.1} from ["ttft=1.1"]."""
-    guards = {}
-    for text in texts or []:
-        name, _, value = text.partition("=")
-        try:
-            guards[_choice(name, OBJECTIVES, "--guard")] = float(value)
-        except ValueError:
-            raise _usage(f"--guard {text!r} has no ratio", "write it as ttft=1.1") from None
-        if guards[name] < 1:
-            raise _usage(f"--guard {text!r} is below 1", "give the most that the phase may slow down, such as 1.1")
-    return guards
-
-
-def _choice(value: str, allowed: tuple[str, ...], option: str) -> str:
-    if value not in allowed:
-        import difflib
-
-        near = difflib.get_close_matches(value, allowed, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(allowed)}"
-        raise _usage(f"{option} {value!r} is not known", hint)
-    return value
-
-
-def _check_device(device: str) -> str:
-    if device != "cpu" and not re.fullmatch(r"cuda(:\d+)?", device):
-        raise _usage(f"--device {device!r} is not known", "give cpu or cuda:0")
-    if device.startswith("cuda"):
-        try:
-            import pynvml
-
-            pynvml.nvmlInit()
-        except Exception as error:
-            raise FtprofError(
-                f"no NVIDIA GPU can be used for --device {device}: {error}", "use --device cpu"
-            ) from error
-    return device
-
-
-def _options(
-    objective: str, max_loss: str, runtime: str, guard: list[str] | None, no_fix: bool, save: Path | None
-) -> Options:
-    from ftprof.advisors.context import Options
-
-    return Options(
-        objective=_choice(objective, OBJECTIVES, "--objective"),
-        max_loss=_choice(max_loss, LOSSES, "--max-loss"),  # type: ignore[arg-type]
-        runtime=_choice(runtime, RUNTIMES, "--runtime"),  # type: ignore[arg-type]
-        guards=parse_guards(guard),
-        fixes=not no_fix,
-        save=save,
-    )
 
 
 @app.command()
@@ -172,9 +97,9 @@ def diagnose(
     from ftprof.samples.prepared import prepared_bases
 
     if resume and out is None:
-        raise _usage("--resume needs the directory of the earlier run", "add --out DIR")
+        raise usage("--resume needs the directory of the earlier run", "add --out DIR")
     previous = load_audit(out) if resume and out is not None else None
-    options = _options(objective, max_loss, runtime, guard, no_fix, save)
+    options = options_of(objective, max_loss, runtime, guard, no_fix, save)
     seconds, used = parse_budget(budget), load_call(call)
     located = inspect(
         model,
@@ -190,7 +115,7 @@ def diagnose(
         call=used,
         options=options,
         budget_s=seconds,
-        device=_check_device(device),
+        device=check_device(device),
         seed=seed,
         offline=offline,
         command=shlex.join(["ftprof", *sys.argv[1:]]),
@@ -212,7 +137,7 @@ def _audit(
 
     assert isinstance(request, Request)
     if request.options.save is not None and out is not None and request.options.save.resolve() == out.resolve():
-        raise _usage(f"--save and --out are both {out}", "give them different directories")
+        raise usage(f"--save and --out are both {out}", "give them different directories")
     folder = open_output(out, request.located.name, force=force, protected=protected(request.located))
     progress_console = _console(err=True)
     try:
@@ -317,7 +242,7 @@ def report(
     from ftprof.reports.output import rendered
     from ftprof.reports.write import load_audit
 
-    text = rendered(load_audit(audit), _choice(format, ("text", "html", "md", "json"), "--format"))
+    text = rendered(load_audit(audit), choice(format, ("text", "html", "md", "json"), "--format"))
     if output is None:
         sys.stdout.write(text)
     else:
@@ -336,9 +261,15 @@ def rules(debug: Debug = False) -> None:
         typer.echo(f"{rule.name:<{width}}  {kind:<9} {rule.title}")
 
 
+def _rule_names(incomplete: str) -> list[str]:
+    from ftprof.advisors.rules import load_rules
+
+    return [rule.name for rule in load_rules() if rule.name.startswith(incomplete)]
+
+
 @app.command()
 def explain(
-    rule: Annotated[str, typer.Argument(help="Name of a rule.")],
+    rule: Annotated[str, typer.Argument(help="Name of a rule.", autocompletion=_rule_names)],
     debug: Debug = False,
 ) -> None:
     """What a rule detects, why it is slow, the fix, and when the fix backfires."""
@@ -396,7 +327,3 @@ def _complain(error: FtprofError) -> None:
     from ftprof.reports.clean import visible
 
     sys.stderr.write(f"ftprof: {visible(error.message)}\n  {visible(error.hint)}\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -40,6 +40,9 @@ def refused(
             continue
         why = entry.error or blocked(entry, kept, max_loss)
         status = "failed" if entry.error else "refused"
+        if entry.key in [change.key for change in kept]:
+            # A graph is built from merged weights: what was never tried by itself is in it all the same.
+            status, why = "not_tried", f"not by itself: it is part of {kept[-1].key}"
         if why is None and entry.rule in fallen(trials):
             why = HARSHER
         elif why is None:

@@ -24,7 +24,8 @@ def lora_phases(audit: Audit, lora: Lora) -> Table:
         for entry in lora.phases
     ]
     head = ("Phase", "Batch", "By ablation", "By attribution")
-    return table("LoRA's share of each phase by two independent ways, with 95% intervals", head, rows, words=2)
+    caption = f"{wording.adapter(audit)}'s share of each phase by two independent ways, with 95% intervals"
+    return table(caption, head, rows, words=2)
 
 
 def lora_targets(lora: Lora) -> Table:
@@ -47,7 +48,7 @@ def adapter(audit: Audit) -> Table:
     if facts is None:
         return table("The adapter", ("What", "Value"), [])
     rows: list[tuple[str, ...]] = [
-        ("Kind", clean.name(facts.kind)),
+        ("Kind", clean.name(facts.title or facts.kind)),
         ("Rank", _number(facts.rank)),
         ("Alpha", _number(facts.alpha)),
         ("Targets", clean.name(", ".join(facts.targets))),

@@ -174,16 +174,16 @@ def lora_of(audit: Audit) -> Lora | None:
 
 
 def _lora(audit: Audit) -> str:
-    lora = lora_of(audit)
+    lora, name = lora_of(audit), wording.adapter(audit)
     if lora is None:
         has = audit.model.adapter is not None or audit.workload.adapter is not None
-        return "LoRA cost: not measured." if has else "LoRA: no adapter is loaded, so there is nothing to merge."
+        return f"{name} cost: not measured." if has else "LoRA: no adapter is loaded, so there is nothing to merge."
     both = (("ablation", lora.ablation), ("attribution", lora.attributed))
     what = wording.place(audit, lora.scenario, lora.phase)
     ways = [f"{units.share(share)} by {how}" for how, share in both if share is not None]
     if not ways:
-        return "LoRA cost: not measured."
-    return f"LoRA's share of {what}: {' and '.join(ways)}{_agreement(lora)}.{_advice(lora)}"
+        return f"{name} cost: not measured."
+    return f"{name}'s share of {what}: {' and '.join(ways)}{_agreement(lora)}.{_advice(lora)}"
 
 
 def _agreement(lora: Lora) -> str:

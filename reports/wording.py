@@ -69,6 +69,12 @@ def place(audit: Audit, scenario_name: str, phase_name: str) -> str:
     return f"{phase(phase_name)} ({f'batch of {rows}' if rows.isdigit() else rows})" if rows else phase(phase_name)
 
 
+def adapter(audit: Audit) -> str:
+    """What people call the kind of adapter: LoRA unless the audit says otherwise."""
+    facts = audit.model.adapter
+    return clean.name(facts.title) if facts is not None and facts.title else "LoRA"
+
+
 def capital(text: str) -> str:
     """`text` with its first letter upper-case and the rest as it is."""
     return text[:1].upper() + text[1:]

@@ -4,52 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
-
-import msgspec
 
 from ftprof.advisors.audit import Audit
 from ftprof.profiler.diagnosis import Interval, Lora, PhaseDiagnosis
 from ftprof.reports import clean, fact_tables, figures, timing_tables, units, wording
-from ftprof.reports.palette import CAUSES, CLASSES, LORA
+from ftprof.reports.chart import BAR_LIMIT, LABEL_LIMIT, Chart, label_of, made
+from ftprof.reports.chart_change import change
+from ftprof.reports.chart_memory import memory
+from ftprof.reports.chart_outputs import outputs
+from ftprof.reports.palette import CAUSES, LORA
 from ftprof.reports.summary import limiting_phase, lora_of
-from ftprof.reports.svg import embed
-from ftprof.reports.table import Table, table
+from ftprof.reports.table import table
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-LABEL_LIMIT = 34
-"""Characters of a label beside a bar: more would leave no room for the bar."""
 ARROW = "→"
-BAR_LIMIT = 16
-"""Bars of one chart; its table has the rest."""
-
-
-class Chart(msgspec.Struct, frozen=True, kw_only=True):
-    """One chart, ready for the page."""
-
-    id: str
-    title: str
-    description: str
-    svg: str
-    table: Table
 
 
 def charts(audit: Audit) -> dict[str, Chart]:
     """All charts for which the `cleaned` audit has numbers, by id."""
-    makers: tuple[Callable[[Audit], Chart | None], ...] = (causes, roofline, before_after, fixes, lora)
-    made = (maker(audit) for maker in makers)
-    return {chart.id: chart for chart in made if chart is not None}
-
-
-def _chart(name: str, title: str, description: str, draw: Callable[[], Figure], shown: Table) -> Chart:
-    svg = embed(figures.to_svg(draw), f"chart-{name}", title, description, CLASSES)
-    return Chart(id=name, title=title, description=description, svg=svg, table=shown)
-
-
-def _label(text: str) -> str:
-    return clean.name(wording.capital(text), LABEL_LIMIT)
+    makers: tuple[Callable[[Audit], Chart | None], ...] = (
+        causes,
+        roofline,
+        before_after,
+        change,
+        fixes,
+        lora,
+        memory,
+        outputs,
+    )
+    found = (maker(audit) for maker in makers)
+    return {chart.id: chart for chart in found if chart is not None}
 
 
 def causes(audit: Audit) -> Chart | None:
@@ -58,7 +41,7 @@ def causes(audit: Audit) -> Chart | None:
     for scenario, name, time, ledger in timing_tables.phase_entries(audit)[:BAR_LIMIT]:
         if ledger is not None and ledger.total_s > 0:
             parts = {group: 100 * max(value, 0.0) / ledger.total_s for group, value in ledger.grouped().items()}
-            label = _label(wording.place(audit, scenario, name))
+            label = label_of(wording.place(audit, scenario, name))
             bars.append(figures.Stack(label=label, end=units.duration(time.median), parts=parts))
     if not bars:
         return None
@@ -68,7 +51,7 @@ def causes(audit: Audit) -> Chart | None:
         f"{bar.label}, {bar.end}: " + ", ".join(f"{key} {value:.0f}%" for key, value in bar.parts.items() if value >= 1)
         for bar in bars
     )
-    return _chart("causes", _causes_title(audit), description + ".", draw, shown)
+    return made("causes", _causes_title(audit), description + ".", draw, shown)
 
 
 def _causes_title(audit: Audit) -> str:
@@ -86,7 +69,7 @@ def _points(audit: Audit) -> list[tuple[PhaseDiagnosis, figures.Point]]:
     for entry in audit.diagnosis.phases if audit.diagnosis else ():
         if entry.flops and entry.bytes and entry.time_s.median > 0:
             point = figures.Point(
-                label=_label(wording.place(audit, entry.scenario, entry.name)),
+                label=label_of(wording.place(audit, entry.scenario, entry.name)),
                 letter=entry.name,
                 intensity=entry.flops / entry.bytes,
                 flops_per_s=entry.flops / entry.time_s.median,
@@ -117,7 +100,7 @@ def roofline(audit: Audit) -> Chart | None:
     description = "Reached speed over arithmetic intensity, under measured roofs: " + "; ".join(
         f"{row[0]} {row[2]} at {row[1]} FLOP per byte" for row in rows
     )
-    return _chart("roofline", _roofline_title(audit, points), description + ".", draw, shown)
+    return made("roofline", _roofline_title(audit, points), description + ".", draw, shown)
 
 
 def _attained(entry: PhaseDiagnosis) -> str:
@@ -149,19 +132,19 @@ def before_after(audit: Audit) -> Chart | None:
     shown = timing_tables.before_after(audit)
     draw = partial(figures.before_after, pairs[:BAR_LIMIT])
     title = next((pair for pair in pairs if pair.label == _objective(audit)), pairs[0])
-    return _chart(
+    return made(
         "before-after", f"{title.label}: {title.text.replace(ARROW, 'before,')} after", description + ".", draw, shown
     )
 
 
 def _objective(audit: Audit) -> str:
-    return _label(wording.place(audit, audit.settings.objective_scenario, audit.settings.objective_phase))
+    return label_of(wording.place(audit, audit.settings.objective_scenario, audit.settings.objective_phase))
 
 
 def _pair(label: str, before: Interval, after: Interval) -> figures.Pair:
     base = before.median
     return figures.Pair(
-        label=_label(label),
+        label=label_of(label),
         before=(1.0, before.low / base, before.high / base),
         after=(after.median / base, after.low / base, after.high / base),
         text=f"{units.duration(base)} {ARROW} {units.duration(after.median)}",
@@ -177,7 +160,7 @@ def fixes(audit: Audit) -> Chart | None:
         ratio = trial.objective
         if guess or ratio:
             speed = figures.Speed(
-                label=_label(trial.title),
+                label=label_of(trial.title),
                 predicted=(guess.speedup, guess.low, guess.high) if guess else None,
                 measured=(ratio.speedup, ratio.low, ratio.high) if ratio else None,
                 kept=trial.status == "kept",
@@ -190,7 +173,7 @@ def fixes(audit: Audit) -> Chart | None:
     title = f"{kept} of {measured} measured {'fix' if measured == 1 else 'fixes'} kept; predictions beside them"
     description = "Predicted interval and measured interval of the speed-up for each fix; the table has the numbers."
     draw = partial(figures.fixes, speeds[:BAR_LIMIT])
-    return _chart("fixes", title, description, draw, timing_tables.trials(audit))
+    return made("fixes", title, description, draw, timing_tables.trials(audit))
 
 
 def lora(audit: Audit) -> Chart | None:
@@ -213,7 +196,7 @@ def lora(audit: Audit) -> Chart | None:
         bars.append(figures.Stack(label=label, end=f"{share} LoRA", parts=parts))
     draw = partial(figures.stacks, bars, LORA, f"Time in {unit}, per occurrence of the phase", percent=False)
     description = "One bar for each kind of target: " + "; ".join(f"{bar.label} {bar.end}" for bar in bars)
-    return _chart("lora", _lora_title(audit, cost), description + ".", draw, fact_tables.lora_targets(cost))
+    return made("lora", _lora_title(audit, cost), description + ".", draw, fact_tables.lora_targets(cost))
 
 
 def _lora_title(audit: Audit, cost: Lora) -> str:

@@ -101,21 +101,24 @@ def to_svg(draw: Callable[[], Figure]) -> str:
     return buffer.getvalue()
 
 
-def _axes(height_in: float) -> tuple[Figure, Axes]:
+def blank(height_in: float) -> tuple[Figure, Axes]:
+    """An empty figure as wide as the page's column."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
     return figure, figure.add_subplot()
 
 
-def _labels(axes: Axes, labels: Sequence[str]) -> None:
+def row_labels(axes: Axes, labels: Sequence[str]) -> None:
+    """One row a label, from the top."""
     axes.set_yticks(range(len(labels)), list(labels))
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.set_ylim(len(labels) - 0.4, -0.6)
 
 
-def _bar_style(paint: Paint) -> dict[str, Any]:
+def bar_style(paint: Paint) -> dict[str, Any]:
+    """Fill, edge and hatch of a paint."""
     # Hollow means "the colour of the text"; hatch lines take the colour of the edge.
     fill = paint.light or "none"
     return {"facecolor": fill, "edgecolor": PAPER if paint.light else INK, "hatch": paint.hatch, "linewidth": 0.9}
@@ -123,18 +126,18 @@ def _bar_style(paint: Paint) -> dict[str, Any]:
 
 def stacks(bars: Sequence[Stack], paints: dict[str, Paint], axis: str, *, percent: bool) -> Figure:
     """Stacked horizontal bars; the wider parts carry their letter and share above them."""
-    figure, axes = _axes(ROW_IN * len(bars) + 1.0)
+    figure, axes = blank(ROW_IN * len(bars) + 1.0)
     longest = max(sum(bar.parts.values()) for bar in bars)
     for row, bar in enumerate(bars):
         _stack(axes, row, bar, paints, longest)
         axes.text(sum(bar.parts.values()) + 0.012 * longest, row, bar.end, va="center")
-    _labels(axes, [bar.label for bar in bars])
+    row_labels(axes, [bar.label for bar in bars])
     axes.set_xlim(0, longest * 1.16)
     axes.set_xlabel(axis)
     if percent:
         axes.set_xticks([0, 25, 50, 75, 100], ["0%", "25%", "50%", "75%", "100%"])
     seen = {key for bar in bars for key, value in bar.parts.items() if value > 0}
-    _legend(figure, {key: paint for key, paint in paints.items() if key in seen})
+    legend(figure, {key: paint for key, paint in paints.items() if key in seen})
     return figure
 
 
@@ -142,17 +145,18 @@ def _stack(axes: Axes, row: int, bar: Stack, paints: dict[str, Paint], longest: 
     left = 0.0
     for key, value in bar.parts.items():
         if value > 0:
-            axes.barh(row, value, left=left, height=0.42, **_bar_style(paints[key]))
+            axes.barh(row, value, left=left, height=0.42, **bar_style(paints[key]))
         if value >= LABELLED_SHARE * longest and paints[key].letter:
             share = units.percent(value / sum(bar.parts.values()))
             axes.text(left, row - 0.25, f"{paints[key].letter} {share}", va="bottom", fontsize=FONT_PT - 1.5)
         left += value
 
 
-def _legend(figure: Figure, paints: dict[str, Paint]) -> None:
+def legend(figure: Figure, paints: dict[str, Paint]) -> None:
+    """Paints with their names above the chart."""
     from matplotlib.patches import Patch
 
-    handles = [Patch(label=f"{paint.letter} {paint.label}".strip(), **_bar_style(paint)) for paint in paints.values()]
+    handles = [Patch(label=f"{paint.letter} {paint.label}".strip(), **bar_style(paint)) for paint in paints.values()]
     figure.legend(
         handles=handles, loc="outside upper left", ncols=6, frameon=False, handlelength=1.6, columnspacing=1.1
     )
@@ -160,26 +164,26 @@ def _legend(figure: Figure, paints: dict[str, Paint]) -> None:
 
 def before_after(pairs: Sequence[Pair]) -> Figure:
     """For each phase a hollow bar before and a filled bar after, with 95 % intervals, in percent of before."""
-    figure, axes = _axes(0.62 * len(pairs) + 0.8)
+    figure, axes = blank(0.62 * len(pairs) + 0.8)
     after = Paint(letter="", label="after", light="#3c9adb")
     for row, pair in enumerate(pairs):
         for offset, times, paint in ((-0.17, pair.before, Paint(letter="", label="before")), (0.17, pair.after, after)):
-            axes.barh(row + offset, 100 * times[0], height=0.3, **_bar_style(paint))
+            axes.barh(row + offset, 100 * times[0], height=0.3, **bar_style(paint))
             axes.plot([100 * times[1], 100 * times[2]], [row + offset] * 2, color=INK, linewidth=1.6)
         end = 100 * max(pair.before[2], pair.after[2])
         axes.text(end + 2, row, pair.text, va="center")
-    _labels(axes, [pair.label for pair in pairs])
+    row_labels(axes, [pair.label for pair in pairs])
     longest = 100 * max(max(pair.before[2], pair.after[2]) for pair in pairs)
     axes.set_xlim(0, longest * 1.36)
     axes.set_xticks([0, 25, 50, 75, 100], ["0%", "25%", "50%", "75%", "100%"])
     axes.set_xlabel("Time, in percent of before; bars: median, lines: 95% interval")
-    _legend(figure, {"before": Paint(letter="", label="before"), "after": after})
+    legend(figure, {"before": Paint(letter="", label="before"), "after": after})
     return figure
 
 
 def fixes(speeds: Sequence[Speed]) -> Figure:
     """For each fix the predicted range (hollow) and the measured interval (dot and line) on a log scale."""
-    figure, axes = _axes(ROW_IN * len(speeds) + 0.9)
+    figure, axes = blank(ROW_IN * len(speeds) + 0.9)
     for row, speed in enumerate(speeds):
         if speed.predicted:
             _, low, high = speed.predicted
@@ -190,7 +194,7 @@ def fixes(speeds: Sequence[Speed]) -> Figure:
             axes.plot([low, high], [row, row], color=colour, linewidth=3)
             axes.plot([value], [row], marker="o" if speed.kept else "D", color=colour, markersize=7)
     axes.axvline(1, color=INK, linewidth=0.9, linestyle=(0, (3, 2)))
-    _labels(axes, [speed.label for speed in speeds])
+    row_labels(axes, [speed.label for speed in speeds])
     _speed_axis(axes, [value for speed in speeds for span in (speed.predicted, speed.measured) for value in span or ()])
     _speed_legend(figure)
     return figure
@@ -223,7 +227,7 @@ def _speed_legend(figure: Figure) -> None:
 
 def roofline(points: Sequence[Point], roofs: Roofs) -> Figure:
     """Phases under the measured roofs; both axes are logarithmic."""
-    figure, axes = _axes(3.5)
+    figure, axes = blank(3.5)
     peak, fastest = max(roofs.flops_per_s.values()), max(roofs.bytes_per_s.values())
     slowest = min(roofs.bytes_per_s.values())
     intensities = [point.intensity for point in points]

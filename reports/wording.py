@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from ftprof.advisors.audit import Audit, Final, Predicted, Trade, Trial
 from ftprof.advisors.rule import PredictedRatio
+from ftprof.advisors.track import LEAST
 from ftprof.profiler.comparison import Ratio
 from ftprof.profiler.diagnosis import Ledger, PhaseDiagnosis
 from ftprof.profiler.quality import QualityCheck
@@ -107,6 +110,16 @@ def predicted(ratio: PredictedRatio | None) -> str:
 def predicted_for(prediction: Predicted | None, scenario_name: str, phase_name: str) -> PredictedRatio | None:
     """The prediction for one phase, or None."""
     return prediction.ratios.get(scenario_name, {}).get(phase_name) if prediction else None
+
+
+def track(prediction: Predicted) -> str:
+    """How good the rule's earlier predictions on this machine were, and whether that corrected this one."""
+    found = prediction.track
+    if found is None:
+        return "the rule has no earlier predictions on this machine"
+    many = f"{found.n} earlier prediction{'' if found.n == 1 else 's'} of the rule on this machine"
+    off = f"{many}: off by {units.percent(math.expm1(found.error))} in the median, {units.percent(found.inside)} inside"
+    return f"{off} their interval{', and this one is corrected by that' if found.n >= LEAST else ''}"
 
 
 def outputs(check: QualityCheck | None) -> str:

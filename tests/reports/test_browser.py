@@ -103,7 +103,7 @@ def test_without_styles_the_text_and_the_charts_remain(browser: Browser, folder:
     )
     page.goto("http://ci.invalid/report.html")
     assert page.locator("h2", has_text="Faster").is_visible()
-    assert page.locator("svg").count() == 5
+    assert page.locator("svg").count() == 8
     fills = page.evaluate("[...document.querySelectorAll('svg .fill-compute')].map(e => getComputedStyle(e).fill)")
     assert fills and set(fills) == {"rgb(60, 154, 219)"}
     context.close()

@@ -116,3 +116,16 @@ def test_print_opens_what_is_folded(browser: Browser, folder: Path) -> None:
     folded = page.locator("details:not([open]) table").first
     assert folded.bounding_box() is not None
     page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("variant", ["full", "bare", "hostile"])
+def test_axe_finds_no_violation(browser: Browser, folder: Path, variant: str, scheme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python").Axe()
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
+    page = context.new_page()
+    page.goto((folder / f"{variant}.html").as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    found = axe.run(page).response["violations"]
+    context.close()
+    assert [(fault["id"], [node["html"][:200] for node in fault["nodes"][:3]]) for fault in found] == []

@@ -6,7 +6,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ftprof.reports.charts import Chart, charts
+from ftprof.reports.chart import Chart
+from ftprof.reports.charts import charts
 from ftprof.reports.clean import cleaned
 from ftprof.reports.palette import CLASSES
 from ftprof.reports.svg import embed

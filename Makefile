@@ -22,7 +22,7 @@ TEST_READY := $(VENV)/.ftprof-test-ready
 .NOTPARALLEL:
 # An interrupted or failed step leaves nothing behind that looks finished.
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format docs build bench-truth bench-truth-quick clean distclean
+.PHONY: help demo test lint format docs screenshots build bench-truth bench-truth-quick clean distclean
 
 help:
 	@echo "make demo       diagnose a small real fine-tune and say where the report lies"
@@ -30,6 +30,7 @@ help:
 	@echo "make lint       ruff, mypy, import-linter, and whether docs/ is current"
 	@echo "make format     let ruff rewrite what it can"
 	@echo "make docs       write docs/ again from the code"
+	@echo "make screenshots DIR=<out directory of a run>   pictures of its report, and the one in README"
 	@echo "make build      sdist and wheel in dist/"
 	@echo "make bench-truth       how often ftprof is right, on planted bottlenecks: up to 90 minutes, goes on where it stopped"
 	@echo "make bench-truth-quick the same in under ten minutes; both take SEED= and ARGS=\"--only verdicts\""
@@ -54,6 +55,9 @@ format: $(TEST_READY)
 
 docs: $(READY)
 	$(BIN)/python docs/generate.py
+
+screenshots: $(TEST_READY)
+	$(BIN)/python docs/screenshots.py $(DIR)
 
 build: $(TEST_READY)
 	$(BIN)/python -m build

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from ftprof.profiler.nvml import asked, held_back
+
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """One device. `others` are processes on it; `held_back` the reasons for which its clock is below what was asked."""
@@ -19,16 +21,6 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     temperature_c: int | None = None
     persistence: bool | None = None
     held_back: tuple[str, ...] = ()
-
-
-# Bits of NVML's clock event reasons that cost speed; idleness (1) and what the user set do not count as faults.
-REASONS = {
-    0x4: "power cap",
-    0x8: "hardware slow-down",
-    0x20: "thermal limit (software)",
-    0x40: "thermal limit (hardware)",
-    0x80: "power brake",
-}
 
 
 def gpus() -> tuple[tuple[Gpu, ...], str]:
@@ -53,27 +45,19 @@ def gpus() -> tuple[tuple[Gpu, ...], str]:
 def _gpu(pynvml: Any, index: int, driver: str) -> Gpu:
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
     memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
-    reasons = _asked(pynvml, "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
-    running = _asked(pynvml, "nvmlDeviceGetComputeRunningProcesses", handle)
-    persistence = _asked(pynvml, "nvmlDeviceGetPersistenceMode", handle)
+    reasons = asked(pynvml, "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+    running = asked(pynvml, "nvmlDeviceGetComputeRunningProcesses", handle)
+    persistence = asked(pynvml, "nvmlDeviceGetPersistenceMode", handle)
     return Gpu(
         name=_words(pynvml.nvmlDeviceGetName(handle)),
         driver=driver,
         memory_bytes=int(memory.total),
         used_bytes=int(memory.used),
         others=None if running is None else len(running),
-        temperature_c=_asked(pynvml, "nvmlDeviceGetTemperature", handle, 0),
+        temperature_c=asked(pynvml, "nvmlDeviceGetTemperature", handle, 0),
         persistence=None if persistence is None else bool(persistence),
-        held_back=tuple(word for bit, word in REASONS.items() if (reasons or 0) & bit),
+        held_back=held_back(reasons or 0),
     )
-
-
-def _asked(pynvml: Any, question: str, *arguments: Any) -> Any:
-    """The answer, or None: slices of a device and old drivers do not answer everything."""
-    try:
-        return getattr(pynvml, question)(*arguments)
-    except (pynvml.NVMLError, AttributeError):
-        return None
 
 
 def _words(text: str | bytes) -> str:

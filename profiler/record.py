@@ -245,12 +245,23 @@ class Doubling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceSample(msgspec.Struct, frozen=True, kw_only=True):
-    """One NVML reading."""
+    """One NVML reading; None for what this device, its driver or a MIG slice does not answer.
+
+    `at_s` counts from the first reading. `energy_j` is the device's own counter. `utilisation` only says that some
+    kernel was running (0 to 1); `sm`, `tensor` and `dram` are busy shares since the reading before (GPM, Hopper on).
+    """
 
     at_s: float
     power_w: float | None = None
+    energy_j: float | None = None
     memory_bytes: int | None = None
     utilisation: float | None = None
+    sm_clock_mhz: int | None = None
+    temperature_c: int | None = None
+    held_back: tuple[str, ...] | None = None
+    sm: float | None = None
+    tensor: float | None = None
+    dram: float | None = None
 
 
 class ProbeCase(msgspec.Struct, frozen=True, kw_only=True):

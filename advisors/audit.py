@@ -10,6 +10,7 @@ from ftprof.advisors.rule import Finding, PredictedRatio
 from ftprof.advisors.track import TrackRecord
 from ftprof.profiler.comparison import Comparison, Ratio
 from ftprof.profiler.diagnosis import Diagnosis, Interval, Ledger, Lora, PhaseDiagnosis
+from ftprof.profiler.nvml import DeviceUse
 from ftprof.profiler.quality import QualityCheck, Safety
 from ftprof.profiler.record import (
     AdapterFacts,
@@ -157,6 +158,7 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
     adapter: AdapterFacts | None = None
     load: LoadSplit | None = None
     memory: Memory | None = None
+    device: DeviceUse | None = None
     padding: PaddingFacts | None = None
 
 

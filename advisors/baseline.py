@@ -264,6 +264,7 @@ def complete(
             frames=frames,
             load=load,
             memory=_memory(handle, opened.loaded),
+            samples=handle.call("device_samples") or None,
         ),
         controls,
     )

@@ -36,6 +36,7 @@ from ftprof.profiler.digest import digest_directory
 from ftprof.profiler.errors import FtprofError
 from ftprof.profiler.ledger import diagnose
 from ftprof.profiler.located import Located
+from ftprof.profiler.nvml import device_use
 from ftprof.profiler.processes import prepare
 from ftprof.profiler.record import RunRecord
 from ftprof.profiler.rows import RowSet, write_rows
@@ -280,6 +281,7 @@ def _set_diagnosis(draft: Draft, record: RunRecord, diagnosis: Diagnosis, **part
         adapter=record.adapter,
         load=record.load,
         memory=record.memory,
+        device=device_use(record.samples or ()),
         padding=record.padding,
     )
     draft.set(

@@ -21,9 +21,11 @@ from ftprof.profiler.processes import Failure, RequestFailed, quiet_start
 
 if TYPE_CHECKING:
     from ftprof.profiler.load import LoadTimes
+    from ftprof.profiler.nvml import Sampler
     from ftprof.profiler.outputs import Greedy, Reference, Scored
     from ftprof.profiler.record import (
         AdapterFacts,
+        DeviceSample,
         Doubling,
         HostFrame,
         HostTwin,
@@ -80,6 +82,7 @@ class Service:
         self._engine: Any = None
         self._workload: Any = None
         self._rows: Any = ()
+        self._sampler: Sampler | None = None
 
     def load(self, workload: Workload, evict: Sequence[str] = ()) -> Loaded:
         """Build the engine; with `evict`, ask the kernel first to drop these files from its cache."""
@@ -93,6 +96,10 @@ class Service:
         read = residency.read_bytes()
         self._workload, self._rows = workload, read_rows(workload.rows)
         times, apply_s = self._open(workload)
+        if workload.device.startswith("cuda"):
+            from ftprof.profiler.nvml import watch
+
+            self._sampler = watch(workload.device)
         # What is loaded stays; the collections between samples need not look at it again.
         gc.collect()
         gc.freeze()
@@ -292,6 +299,10 @@ class Service:
     def peak_memory(self) -> int:
         """Peak resident memory of this worker in bytes."""
         return _peak_bytes()
+
+    def device_samples(self) -> tuple[DeviceSample, ...]:
+        """NVML readings since the load; empty on the CPU, and where NVML does not answer."""
+        return self._sampler.samples if self._sampler else ()
 
     def padding(self, scenario: str) -> Any:
         """Token counts of a scenario's first unit under the call."""

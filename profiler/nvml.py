@@ -29,6 +29,8 @@ REASONS = {
     0x40: "thermal limit (hardware)",
     0x80: "power brake",
 }
+_GONE = (1, 15)
+"""NVML_ERROR_UNINITIALIZED and NVML_ERROR_GPU_IS_LOST."""
 _SM_CLOCK, _TEMPERATURE_GPU = 1, 0
 _GPM = {"sm": 2, "tensor": 5, "dram": 10}
 """NVML_GPM_METRIC_SM_UTIL, ANY_TENSOR_UTIL and DRAM_BW_UTIL, in percent."""
@@ -46,7 +48,7 @@ def asked(pynvml: Any, question: str, *arguments: Any) -> Any:
     except AttributeError:
         return None
     except pynvml.NVMLError as error:
-        if error.value in (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_UNINITIALIZED):
+        if getattr(error, "value", None) in _GONE:
             raise
         return None
 
@@ -163,6 +165,21 @@ class Sampler:
         self._thread.join(timeout=5.0)
         self._device.close()
         return self.samples
+
+
+def watch(device: str) -> Sampler | None:
+    """Start reading the device that torch calls `device` ("cuda", "cuda:1"); None where NVML does not answer.
+
+    It is found by its UUID, since CUDA_VISIBLE_DEVICES and the two libraries may number devices otherwise.
+    """
+    import pynvml
+    import torch
+
+    try:
+        uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
+        return Sampler(Device(uuid=f"GPU-{uuid}") if uuid else Device(index=torch.device(device).index or 0))
+    except (pynvml.NVMLError, RuntimeError, AssertionError):
+        return None
 
 
 class DeviceUse(msgspec.Struct, frozen=True, kw_only=True):

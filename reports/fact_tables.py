@@ -108,6 +108,25 @@ def memory(audit: Audit) -> Table:
     return table("Memory of the worker process", ("What", "Size"), rows)
 
 
+def device(audit: Audit) -> Table:
+    """What NVML read while the baseline ran; no rows where there was no device."""
+    seen = audit.model.device
+    if seen is None:
+        return table("The GPU while the baseline ran", ("What", "Value"), [])
+    held = ", ".join(f"{word} ({units.percent(share)} of readings)" for word, share in seen.held_back.items())
+    rows: list[tuple[str, ...]] = [
+        ("Readings", f"{units.count(seen.readings)} in {units.duration(seen.seconds)}"),
+        ("Mean power", units.ABSENT if seen.power_w is None else f"{seen.power_w:.0f} W"),
+        ("Energy", units.ABSENT if seen.energy_j is None else f"{seen.energy_j:.0f} J"),
+        ("Peak memory in use", units.size(seen.peak_memory_bytes)),
+        ("SMs busy (GPM)", units.percent(seen.sm)),
+        ("Tensor cores busy (GPM)", units.percent(seen.tensor)),
+        ("Memory bandwidth used (GPM)", units.percent(seen.dram)),
+        ("Clock held back by", held or "nothing that was read"),
+    ]
+    return table("The GPU while the baseline ran, by NVML", ("What", "Value"), rows, words=2)
+
+
 def loading(audit: Audit) -> Table:
     """The cold load of a fresh process in parts."""
     split = audit.model.load

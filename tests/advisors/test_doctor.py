@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from ftprof.advisors import doctor_gpu
 from ftprof.advisors.doctor import Health, diagnose_host, verdict
 from ftprof.advisors.doctor_gpu import Gpu, gpus
 from ftprof.advisors.doctor_host import Cpu, Host, Storage, counters, cpu, host
 from ftprof.advisors.doctor_noise import Noise, measure_noise
+from ftprof.profiler import nvml
 from ftprof.profiler.comparison import Ratio
 from ftprof.reports import doctor as views
 from tests.reports.on_console import console_text
@@ -210,7 +210,7 @@ def test_gpus_by_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
 
     stand_in.nvmlInit = broken
     assert gpus() == ((), "no NVIDIA GPU can be used: Driver Not Loaded")
-    assert doctor_gpu.REASONS[0x4] == "power cap"
+    assert nvml.REASONS[0x4] == "power cap"
 
 
 def test_a_real_noise_run_is_bounded_and_paired() -> None:

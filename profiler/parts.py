@@ -38,10 +38,16 @@ def trace_ledger(trace: OpTrace, machine: Machine, time_s: float, record: RunRec
     """
     scale = time_s / trace.untraced_s if trace.untraced_s > 0 else 1.0
     streamed = bounds.working_set(trace.ops)
-    between = _between(trace, record.waits if record and record.waits else ())
-    seen = bounds.add([*(bounds.op_ledger(op, machine, streamed) for op in trace.ops), between])
-    ledger, closure = bounds.fit(bounds.add([seen], [scale]), time_s)
-    shrink = scale / max(closure, 1.0)
+    waited = _waited(trace, record.waits if record and record.waits else (), scale, time_s)
+    host = Ledger(host_s=max(0.0, trace.host_s - waited.total_s / scale))
+    worked = bounds.add([*(bounds.op_ledger(op, machine, streamed) for op in trace.ops), host])
+    # Calls that wait were seen with their true lengths; what the trace saw too much of is work.
+    fitted, stretch = bounds.fit(bounds.add([worked], [scale]), max(0.0, time_s - waited.total_s))
+    ledger, closure = (
+        bounds.add([fitted, waited]),
+        (worked.total_s * scale + waited.total_s) / time_s if time_s else 1.0,
+    )
+    shrink = scale / max(stretch, 1.0)
     kinds: dict[str, float] = {}
     for op in trace.ops:
         kinds[op.kind] = kinds.get(op.kind, 0.0) + op.self_s * shrink
@@ -57,16 +63,14 @@ def trace_ledger(trace: OpTrace, machine: Machine, time_s: float, record: RunRec
     )
 
 
-def _between(trace: OpTrace, waits: Sequence[PhaseWaits]) -> Ledger:
-    """The time between ops: waiting for files and for others as far as seen, the host's own work otherwise."""
+def _waited(trace: OpTrace, waits: Sequence[PhaseWaits], scale: float, time_s: float) -> Ledger:
+    """Waiting for files and for others, untraced seconds; never more than the trace saw between ops, or than there is."""
     found = next((one for one in waits if (one.scenario, one.phase) == (trace.scenario, trace.phase)), None)
-    if found is None:
-        return Ledger(host_s=trace.host_s)
-    waited = found.io_s + found.sync_s
-    # Waits stand beside the trace's own scale; more than there is between ops cannot have been spent there.
-    fits = min(1.0, trace.host_s / waited) if waited > 0 else 0.0
-    io_s, sync_s = found.io_s * fits, found.sync_s * fits
-    return Ledger(host_s=max(0.0, trace.host_s - io_s - sync_s), io_s=io_s, sync_s=sync_s)
+    total = found.io_s + found.sync_s if found else 0.0
+    if found is None or total <= 0:
+        return Ledger()
+    fits = min(1.0, trace.host_s * scale / total, time_s / total)
+    return Ledger(io_s=found.io_s * fits, sync_s=found.sync_s * fits)
 
 
 def _known_sum(values: Sequence[float | None]) -> float | None:

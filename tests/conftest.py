@@ -6,8 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests import tiny_directory
+
+# A busy machine is slow for one example; no test asks how long anything takes.
+settings.register_profile("ftprof", deadline=None)
+settings.load_profile("ftprof")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -48,12 +48,13 @@ class OrtEngine:
             )
         onnx = onnx_facts(directory / USUAL)
         self._open(onnx, graph_facts(onnx, built.source), built.task, call, device)
-        self._eos = built.eos_ids
+        self._eos = tuple(built.eos_ids)
 
     def _open(
         self, onnx: OnnxFacts, model: ModelFacts, task: Task, call: Call, device: str, graph: Rewrite | None = None
     ) -> None:
         check_external(onnx)
+        self._eos: tuple[int, ...] = ()  # of the model that it was made from, where that is known
         self.onnx, self.task, self.call = onnx, task, call
         self._model, self._where, self._graph = model, device, graph
         self.tokenizer = _tokenizer(onnx)

@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -74,6 +75,10 @@ def quiet_start(log: str) -> None:
     os.dup2(file, 2)
     if sys.platform == "linux":
         _die_with_the_fork_server()
+    # A progress bar's lock between processes is a semaphore, and nobody takes it down when a worker is ended.
+    from tqdm import tqdm
+
+    tqdm.set_lock(threading.RLock())
 
 
 def _die_with_the_fork_server() -> None:

@@ -30,7 +30,7 @@ from statistics import median
 import msgspec
 
 from ftprof.advisors.predict import Ratios, by_tokens, stake, with_end_to_end
-from ftprof.advisors.rule import ALL_TASKS, Evidence, Finding, Prediction, Rule
+from ftprof.advisors.rule import ALL_ENGINES, ALL_TASKS, Evidence, Finding, Prediction, Rule
 from ftprof.advisors.shapes import CAUSAL, Batches, both_plans, main_phase, tokens
 from ftprof.profiler.diagnosis import Diagnosis
 from ftprof.profiler.record import ProbeCase, RunRecord
@@ -102,6 +102,7 @@ RULE = Rule(
     title="Pad to the longest of each batch, and batch rows of like length",
     safety="rounding",
     tasks=ALL_TASKS,
+    engines=ALL_ENGINES,
     needs=("workload",),
     detect=detect,
     probes=probes,

@@ -109,7 +109,9 @@ def test_links_of_the_hubs_cache_are_fine(tmp_path: Path, fixed: Path) -> None:
     snapshot.mkdir()
     for path in blobs.iterdir():
         (snapshot / path.name).symlink_to(path)
-    assert open_onnx(snapshot, Call()).logits(ROWS).shape == (5, LABELS)
+    engine = open_onnx(snapshot, Call())
+    assert engine.logits(ROWS).shape == (5, LABELS)
+    assert isinstance(engine.eos_ids, tuple)
 
 
 @pytest.mark.parametrize(("key", "value"), [("offset", "-8"), ("length", "many")])

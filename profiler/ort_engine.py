@@ -33,6 +33,10 @@ Rewrite = Callable[[], bytes]
 may hold all weights, and a session keeps its own copy."""
 
 
+NO_TOKENS: tuple[int, ...] = ()
+"""Which tokens end a text is known of the model that a graph was made from, not of the graph."""
+
+
 class OrtEngine:
     """A graph on ONNX Runtime. Batches hold NumPy arrays by the graph's own input names.
 
@@ -48,13 +52,13 @@ class OrtEngine:
             )
         onnx = onnx_facts(directory / USUAL)
         self._open(onnx, graph_facts(onnx, built.source), built.task, call, device)
-        self._eos = tuple(built.eos_ids)
+        self._eos = built.eos_ids
 
     def _open(
         self, onnx: OnnxFacts, model: ModelFacts, task: Task, call: Call, device: str, graph: Rewrite | None = None
     ) -> None:
         check_external(onnx)
-        self._eos: tuple[int, ...] = ()  # of the model that it was made from, where that is known
+        self._eos = NO_TOKENS
         self.onnx, self.task, self.call = onnx, task, call
         self._model, self._where, self._graph = model, device, graph
         self.tokenizer = _tokenizer(onnx)

@@ -22,7 +22,7 @@ TEST_READY := $(VENV)/.ftprof-test-ready
 .NOTPARALLEL:
 # An interrupted or failed step leaves nothing behind that looks finished.
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format docs screenshots build bench-truth bench-truth-quick clean distclean
+.PHONY: help demo test lint format docs screenshots build bench-truth bench-truth-quick bench-engines gpu-check bench-trace clean distclean
 
 help:
 	@echo "make demo       diagnose a small real fine-tune and say where the report lies"
@@ -34,6 +34,9 @@ help:
 	@echo "make build      sdist and wheel in dist/"
 	@echo "make bench-truth       how often ftprof is right, on planted bottlenecks: up to 90 minutes, goes on where it stopped"
 	@echo "make bench-truth-quick the same in under ten minutes; both take SEED= and ARGS=\"--only verdicts\""
+	@echo "make bench-engines     every engine and precision on both samples; ARGS=\"--only minilm-tickets\""
+	@echo "make gpu-check  every CUDA part once, on a machine with an NVIDIA GPU (ARGS=--rehearse: the script alone, on the CPU)"
+	@echo "make bench-trace       reading traces against HTA and gunzip, time and memory; ARGS=\"--rounds 5\""
 	@echo "make clean      remove what builds and tools left (distclean: .venv as well)"
 
 demo: $(READY)
@@ -90,6 +93,17 @@ bench-truth: $(READY)
 
 bench-truth-quick: $(READY)
 	$(BIN)/python -m benchmarks.truth --quick --minutes 9 --seed $(SEED) $(ARGS)
+
+# Its own stack, whatever that machine has: nothing is installed.
+bench-engines: $(READY)
+	$(BIN)/python -m benchmarks.engines $(ARGS)
+
+gpu-check:
+	$(or $(PYTHON),$(if $(wildcard $(BIN)/python),$(BIN)/python,python3)) -m benchmarks.gpu_check $(ARGS)
+
+bench-trace: $(READY)
+	$(INSTALL) --editable '.[bench]'
+	$(BIN)/python -m benchmarks.bench_trace $(ARGS)
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache .coverage

@@ -44,8 +44,8 @@ def limits(context: Context) -> tuple[Machine, float]:
     context.progress.stage("limits of this machine")
     handle = context.start("machine")
     try:
-        found: Machine = handle.call("machine", MACHINE_S, timeout_s=context.patience(120))
-        return found, float(handle.call("peak", timeout_s=context.patience(60)))
+        found: Machine = handle.call("machine", MACHINE_S, context.device, timeout_s=context.patience(120))
+        return found, float(handle.call("peak", context.device, timeout_s=context.patience(60)))
     finally:
         handle.close()
 
@@ -54,7 +54,7 @@ def peak(context: Context) -> float | None:
     """The peak now; None where it cannot be measured any more."""
     handle = context.start("drift")
     try:
-        return float(handle.call("peak", timeout_s=context.patience(60)))
+        return float(handle.call("peak", context.device, timeout_s=context.patience(60)))
     except FtprofError:
         return None
     finally:
@@ -265,6 +265,8 @@ def complete(
             load=load,
             memory=_memory(handle, opened.loaded),
             samples=handle.call("device_samples") or None,
+            token_energy_j=handle.call("token_energy", decisive, timeout_s=context.patience()),
+            device_notes=handle.call("device_notes"),
         ),
         controls,
     )

@@ -39,4 +39,6 @@ def fits(loaded: Loaded, limit_bytes: int | None = None, *, more: int = 1) -> bo
     `limit_bytes` caps what both may use together (None: no cap beyond what the system has).
     """
     needed = needed_bytes(loaded)
+    if loaded.device_free_bytes is not None and more * needed > loaded.device_free_bytes:
+        return False
     return more * needed <= available_bytes() and (limit_bytes is None or 2 * needed <= limit_bytes)

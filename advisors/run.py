@@ -281,7 +281,7 @@ def _set_diagnosis(draft: Draft, record: RunRecord, diagnosis: Diagnosis, **part
         adapter=record.adapter,
         load=record.load,
         memory=record.memory,
-        device=device_use(record.samples or ()),
+        device=device_use(record.samples or (), record.token_energy_j, record.device_notes),
         padding=record.padding,
     )
     draft.set(

@@ -131,6 +131,8 @@ def refuse(record: RunRecord, recipe: Recipe) -> str | None:
     if workload is not None and workload.built:
         return "it is a graph already: quantise or convert the PyTorch model that it was made from"
     if workload is not None and workload.device != "cpu":
+        if recipe.precision == "int8":
+            return "on a GPU ONNX Runtime has no int8 kernels, and ftprof does not drive torchao: 8 bit is for the CPU"
         return "ftprof builds graphs for the CPU"
     if workload is not None and workload.trust_remote_code:
         return "the model's own code cannot be exported"

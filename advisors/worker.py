@@ -6,6 +6,7 @@ Lives here and not in the profiler because it hands the rules' transforms down t
 from __future__ import annotations
 
 import gc
+import importlib.util
 import inspect
 import traceback
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ import msgspec
 
 from ftprof.advisors.builder import Builder
 from ftprof.advisors.changes import applied, changed_call
+from ftprof.advisors.worker_device import DeviceService, bytes_before, device_free_bytes
 from ftprof.profiler.processes import Failure, RequestFailed, quiet_start
 
 if TYPE_CHECKING:
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from ftprof.profiler.outputs import Greedy, Reference, Scored
     from ftprof.profiler.record import (
         AdapterFacts,
-        DeviceSample,
         Doubling,
         HostFrame,
         HostTwin,
@@ -56,23 +57,8 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     before_bytes: int
     threads: int
     eos: tuple[int, ...]
-
-
-def _resident_bytes() -> int:
-    import psutil
-
-    return int(psutil.Process().memory_info().rss)
-
-
-def _peak_bytes() -> int:
-    """Peak resident memory of this process in bytes."""
-    try:
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return _resident_bytes()
+    device_free_bytes: int | None = None
+    """What the GPU could still hold after the load; None on the CPU."""
 
 
 class Service:
@@ -82,7 +68,7 @@ class Service:
         self._engine: Any = None
         self._workload: Any = None
         self._rows: Any = ()
-        self._sampler: Sampler | None = None
+        self.sampler: Sampler | None = None
 
     def load(self, workload: Workload, evict: Sequence[str] = ()) -> Loaded:
         """Build the engine; with `evict`, ask the kernel first to drop these files from its cache."""
@@ -91,7 +77,7 @@ class Service:
         from ftprof.profiler import preload, residency
         from ftprof.profiler.rows import read_rows
 
-        before = _resident_bytes()
+        before = bytes_before(workload.device)
         evicted = residency.evict(Path(path) for path in evict) if evict else False
         read = residency.read_bytes()
         self._workload, self._rows = workload, read_rows(workload.rows)
@@ -99,7 +85,7 @@ class Service:
         if workload.device.startswith("cuda"):
             from ftprof.profiler.nvml import watch
 
-            self._sampler = watch(workload.device)
+            self.sampler = watch(workload.device)
         # What is loaded stays; the collections between samples need not look at it again.
         gc.collect()
         gc.freeze()
@@ -116,6 +102,7 @@ class Service:
             before_bytes=before,
             threads=torch.get_num_threads(),
             eos=self._engine.eos_ids,
+            device_free_bytes=device_free_bytes(workload.device),
         )
 
     def _open(self, workload: Workload) -> tuple[LoadTimes, float]:
@@ -151,6 +138,11 @@ class Service:
     def replan(self, workload: Workload) -> None:
         """Take over scenarios and token counts; the engine stays."""
         self._workload = workload
+
+    @property
+    def holds(self) -> tuple[Any, Workload]:
+        """The engine and its workload."""
+        return self._engine, self._workload
 
     @property
     def _phases(self) -> tuple[Phase, ...]:
@@ -231,10 +223,11 @@ class Service:
     def modules(
         self, scenario: str, unit: int, new_tokens: int, untraced: dict[str, float], machine: Machine, repeats: int
     ) -> tuple[ModuleTrace, ...]:
-        """Modules of the first batch of a unit, by phase; none where the model is a graph."""
+        """Modules of the first batch of a unit, by phase; none where the model is a graph, or runs beside its host."""
         from ftprof.profiler.modules import trace_modules
 
-        if self._workload.built:
+        # On a GPU a `forward` returns when its work is queued, and its length says nothing about that work.
+        if self._workload.built or self._workload.device.startswith("cuda"):
             return ()
         run = self._stamped(scenario, unit, new_tokens)
         return trace_modules(
@@ -248,13 +241,17 @@ class Service:
         )
 
     def frames(self, scenario: str, unit: int, new_tokens: int) -> tuple[HostFrame, ...]:
-        """Python frames of the first batch of a unit."""
+        """Python frames of the first batch of a unit; none where the sampler is not installed (a foreign stack)."""
         from ftprof.profiler.frames import sample_frames
 
+        if importlib.util.find_spec("pyinstrument") is None:
+            return ()
         return sample_frames(self._stamped(scenario, unit, new_tokens))
 
     def waits(self, scenario: str, unit: int, new_tokens: int) -> tuple[PhaseWaits, ...]:
-        """Waits for files and others in the first batch of a unit, by phase."""
+        """Waits for files and others in the first batch of a unit, by phase; on a GPU those that its trace shows."""
+        if isinstance(seen := getattr(self._engine, "device_waits", None), dict):
+            return tuple(seen.get(scenario, ()))
         from ftprof.profiler.waits import trace_waits
 
         return trace_waits(self._stamped(scenario, unit, new_tokens), scenario=scenario, phases=self._phases)
@@ -283,26 +280,6 @@ class Service:
         from ftprof.profiler.probe import run_probes
 
         return run_probes(tuple(cases), self._engine, budget_s=budget_s)
-
-    def machine(self, budget_s: float) -> Machine:
-        """Limits of this machine; for a worker that holds no model."""
-        from ftprof.profiler.machine import measure_machine
-
-        return measure_machine(budget_s=budget_s)
-
-    def peak(self) -> float:
-        """Floating-point operations a second right now."""
-        from ftprof.profiler.machine import peak_now
-
-        return peak_now()
-
-    def peak_memory(self) -> int:
-        """Peak resident memory of this worker in bytes."""
-        return _peak_bytes()
-
-    def device_samples(self) -> tuple[DeviceSample, ...]:
-        """NVML readings since the load; empty on the CPU, and where NVML does not answer."""
-        return self._sampler.samples if self._sampler else ()
 
     def padding(self, scenario: str) -> Any:
         """Token counts of a scenario's first unit under the call."""
@@ -367,9 +344,10 @@ class Service:
 def serve(pipe: Connection, log: str) -> None:
     """Answer requests until the conductor goes away."""
     quiet_start(log)
+    held = Service()
     methods = {
         name: method
-        for service in (Service(), Builder())
+        for service in (held, DeviceService(held), Builder())
         for name, method in inspect.getmembers(service, inspect.ismethod)
         if name[0] != "_"
     }

@@ -18,6 +18,8 @@ import msgspec
 from ftprof.advisors.audit import Audit
 from ftprof.advisors.rule import Rule
 from ftprof.advisors.rules import load_rules
+from ftprof.advisors.trace_rule import TraceRule
+from ftprof.advisors.trace_rules import load_trace_rules
 
 DOCS = Path(__file__).resolve().parent
 # The dialect that msgspec writes.
@@ -52,6 +54,18 @@ def rule_page(rule: Rule) -> str:
     }
     rows = [f"| {name} | {value} |" for name, value in facts.items() if value]
     return "\n".join([f"# {rule.name}", "", "| | |", "|---|---|", *rows, "", rule.page.strip(), ""])
+
+
+def trace_rule_page(rule: TraceRule) -> str:
+    """The page of a rule on traces: its docstring under its name."""
+    facts = "| | |\n|---|---|\n| Remedy | {} |\n| Looks at | traces: `ftprof trace FILE` |\n| Applied by ftprof | no, advice only |"
+    return "\n".join([f"# {rule.name} (in traces)", "", facts.format(rule.title), "", rule.page.strip(), ""])
+
+
+def trace_rule_index(rules: Iterable[TraceRule]) -> str:
+    """The list of all rules on traces."""
+    rows = [f"| [{rule.name}]({rule.name}.md) | {rule.title} |" for rule in rules]
+    return "\n".join(["# Rules on traces", "", "| rule | remedy |", "|---|---|", *rows, ""])
 
 
 def rule_index(rules: Iterable[Rule]) -> str:
@@ -91,12 +105,15 @@ def pages() -> dict[Path, str]:
         DOCS / "cli.md": cli_page(),
         DOCS / "rules" / "README.md": rule_index(rules),
         **{DOCS / "rules" / f"{rule.name}.md": rule_page(rule) for rule in rules},
+        DOCS / "trace_rules" / "README.md": trace_rule_index(load_trace_rules()),
+        **{DOCS / "trace_rules" / f"{rule.name}.md": trace_rule_page(rule) for rule in load_trace_rules()},
     }
 
 
 def orphans(wanted: Iterable[Path]) -> list[Path]:
     """Pages of rules that are gone."""
-    return sorted(set((DOCS / "rules").glob("*.md")) - set(wanted))
+    there = {page for folder in ("rules", "trace_rules") for page in (DOCS / folder).glob("*.md")}
+    return sorted(there - set(wanted))
 
 
 def stale(wanted: dict[Path, str]) -> list[Path]:

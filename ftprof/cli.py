@@ -251,20 +251,24 @@ def report(
 
 @app.command()
 def rules(debug: Debug = False) -> None:
-    """List the rules: what each finds, how far its fix changes the outputs."""
+    """List the rules: what each finds, how far its fix changes the outputs; then those on traces."""
     from ftprof.advisors.rules import load_rules
+    from ftprof.advisors.trace_rules import load_trace_rules, rule_names
 
-    found = load_rules()
-    width = max(len(rule.name) for rule in found)
+    found, on_traces = load_rules(), load_trace_rules()
+    width = max(map(len, rule_names()))
     for rule in found:
         kind = rule.safety if rule.fixes() else "advice"
         typer.echo(f"{rule.name:<{width}}  {kind:<9} {rule.title}")
+    typer.echo("\nIn traces (ftprof trace FILE):")
+    for trace_rule in on_traces:
+        typer.echo(f"{trace_rule.name:<{width}}  {'trace':<9} {trace_rule.title}")
 
 
 def _rule_names(incomplete: str) -> list[str]:
-    from ftprof.advisors.rules import load_rules
+    from ftprof.advisors.trace_rules import rule_names
 
-    return [rule.name for rule in load_rules() if rule.name.startswith(incomplete)]
+    return [name for name in rule_names() if name.startswith(incomplete)]
 
 
 @app.command()
@@ -272,11 +276,10 @@ def explain(
     rule: Annotated[str, typer.Argument(help="Name of a rule.", autocompletion=_rule_names)],
     debug: Debug = False,
 ) -> None:
-    """What a rule detects, why it is slow, the fix, and when the fix backfires."""
-    from ftprof.advisors.rules import get_rule
+    """What a rule detects, why it is slow, the fix, and when the fix backfires; in a trace too, where one looks there."""
+    from ftprof.advisors.trace_rules import pages_of
 
-    found = get_rule(rule)
-    typer.echo(f"# {found.name}: {found.title}\n\n{found.page}", nl=False)
+    typer.echo("\n".join(pages_of(rule)), nl=False)
 
 
 @app.command()

@@ -67,7 +67,7 @@ def narrow_engine(engine: TorchEngine) -> TorchEngine:
     twin.eval()
     if twin.can_generate():
         _quiet_generation(twin, base)
-    return engine.with_model(twin, adapter_dir=engine.adapter_dir)
+    return engine.with_model(twin.to(engine.device), adapter_dir=engine.adapter_dir)
 
 
 def _quiet_generation(twin: Any, base: Any) -> None:

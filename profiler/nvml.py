@@ -31,7 +31,7 @@ REASONS = {
 }
 _GONE = (1, 15)
 """NVML_ERROR_UNINITIALIZED and NVML_ERROR_GPU_IS_LOST."""
-_SM_CLOCK, _TEMPERATURE_GPU = 1, 0
+_SM_CLOCK, _MEMORY_CLOCK, _TEMPERATURE_GPU = 1, 2, 0
 _GPM = {"sm": 2, "tensor": 5, "dram": 10}
 """NVML_GPM_METRIC_SM_UTIL, ANY_TENSOR_UTIL and DRAM_BW_UTIL, in percent."""
 
@@ -66,7 +66,7 @@ class Device:
         mode = asked(pynvml, "nvmlDeviceGetMigMode", self._handle)
         self.sliced = bool(mode and mode[0])
         """Whether the device is cut up by MIG: readings of the whole then say little about one slice."""
-        self._silent: set[str] = set()
+        self._silent: set[tuple[str, tuple[Any, ...]]] = set()
         self._gpm = self._open_gpm()
         self._began = time.monotonic()
 
@@ -79,12 +79,16 @@ class Device:
 
     def _ask(self, question: str, *arguments: Any) -> Any:
         """What was not answered once is not asked again."""
-        if question in self._silent:
+        if (question, arguments) in self._silent:
             return None
         answer = asked(self._nvml, question, self._handle, *arguments)
         if answer is None:
-            self._silent.add(question)
+            self._silent.add((question, arguments))
         return answer
+
+    def now_s(self) -> float:
+        """Seconds on the clock of `DeviceSample.at_s`."""
+        return time.monotonic() - self._began
 
     def read(self) -> DeviceSample:
         """One reading now; NVMLError where the device is lost."""
@@ -94,12 +98,13 @@ class Device:
         if reasons is None:
             reasons = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons")  # its name before driver 535
         return DeviceSample(
-            at_s=time.monotonic() - self._began,
+            at_s=self.now_s(),
             power_w=None if power is None else power / 1e3,
             energy_j=None if energy is None else energy / 1e3,
             memory_bytes=None if memory is None else int(memory.used),
             utilisation=None if rates is None else rates.gpu / 100,
             sm_clock_mhz=self._ask("nvmlDeviceGetClockInfo", _SM_CLOCK),
+            memory_clock_mhz=self._ask("nvmlDeviceGetClockInfo", _MEMORY_CLOCK),
             temperature_c=self._ask("nvmlDeviceGetTemperature", _TEMPERATURE_GPU),
             held_back=None if reasons is None else held_back(reasons),
             **self._shares(),
@@ -154,6 +159,17 @@ class Sampler:
                 return
             due += self._period_s
 
+    def now_s(self) -> float:
+        """Seconds on the clock of the readings."""
+        return self._device.now_s()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to hold against the readings, in sentences."""
+        sliced = "The device is cut up by MIG: power, energy and clocks are those of the whole, not of this slice."
+        lost = f"NVML stopped answering ({self.lost}); readings end there."
+        return (*([sliced] if self._device.sliced else []), *([lost] if self.lost else []))
+
     @property
     def samples(self) -> tuple[DeviceSample, ...]:
         """What was read so far, in order."""
@@ -195,9 +211,14 @@ class DeviceUse(msgspec.Struct, frozen=True, kw_only=True):
     tensor: float | None
     dram: float | None
     held_back: dict[str, float]
+    token_energy_j: float | None = None
+    """Joules a token (a row, for encoders) of the first scenario, measured on its own."""
+    notes: tuple[str, ...] = ()
 
 
-def device_use(samples: Sequence[DeviceSample]) -> DeviceUse | None:
+def device_use(
+    samples: Sequence[DeviceSample], token_energy_j: float | None = None, notes: tuple[str, ...] = ()
+) -> DeviceUse | None:
     """None for fewer than two readings, which span no time.
 
     Energy is the counter's difference where there is one, else power integrated between readings.
@@ -217,6 +238,8 @@ def device_use(samples: Sequence[DeviceSample]) -> DeviceUse | None:
         tensor=_mean([sample.tensor for sample in samples]),
         dram=_mean([sample.dram for sample in samples]),
         held_back={word: sum(word in found for found in named) / len(named) for word in sorted(words)},
+        token_energy_j=token_energy_j,
+        notes=notes,
     )
 
 

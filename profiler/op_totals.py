@@ -63,12 +63,18 @@ class PhaseTotal:
     occurrences: int = 0
 
 
-def add_window(total: PhaseTotal, events: Sequence[Event], window: Window) -> None:
-    """Add the ops that start inside the window."""
+def add_window(
+    total: PhaseTotal, events: Sequence[Event], window: Window, device_ns: Sequence[int] | None = None
+) -> None:
+    """Add the ops that start inside the window. `device_ns` are what each event's own launches took on a device, and
+    stand in for its time on the host."""
     starts = [event.start for event in events]
-    inside = events[bisect_left(starts, window.start) : bisect_left(starts, window.end)]
+    first, last = bisect_left(starts, window.start), bisect_left(starts, window.end)
+    inside = events[first:last]
     nodes = nest([(event.start, event.end) for event in inside])
     costs = _costs(inside, nodes)
+    if device_ns is not None:
+        nodes = [Node(0, spent, node.parent) for node, spent in zip(nodes, device_ns[first:last], strict=True)]
     dtype = "float32"
     for event, node, cost in zip(inside, nodes, costs, strict=True):
         if node.parent < 0:

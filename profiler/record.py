@@ -257,6 +257,7 @@ class DeviceSample(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int | None = None
     utilisation: float | None = None
     sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
     temperature_c: int | None = None
     held_back: tuple[str, ...] | None = None
     sm: float | None = None
@@ -307,6 +308,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     twin: tuple[HostTwin, ...] | None = None
     doubling: tuple[Doubling, ...] | None = None
     samples: tuple[DeviceSample, ...] | None = None
+    token_energy_j: float | None = None
+    device_notes: tuple[str, ...] = ()
     probes: tuple[ProbeResult, ...] | None = None
     warnings: tuple[str, ...] = ()
 

@@ -11,9 +11,10 @@ import torch
 from transformers import GenerationConfig, StoppingCriteria, StoppingCriteriaList
 
 from ftprof.profiler.batching import padded_length
+from ftprof.profiler.cuda_trace import DevicePhase, trace_device
 from ftprof.profiler.engine import Batch, Generated
 from ftprof.profiler.model_facts import adapter_facts, model_facts
-from ftprof.profiler.record import AdapterFacts, Machine, ModelFacts, OpTrace
+from ftprof.profiler.record import AdapterFacts, Machine, ModelFacts, OpTrace, Phase, PhaseWaits
 from ftprof.profiler.trace import trace_ops
 from ftprof.profiler.units import stamped
 from ftprof.profiler.workload import Call, Task
@@ -50,6 +51,19 @@ class TorchEngine:
         self.task = task
         self.adapter_dir = adapter_dir
         self.device: torch.device = next(model.parameters()).device
+        self.device_waits: dict[str, tuple[PhaseWaits, ...]] | None = {} if self._on_cuda else None
+        """On a GPU the waits that its traces showed, by scenario; None elsewhere."""
+        self.device_phases: tuple[DevicePhase, ...] = ()
+        self.device_notes: tuple[str, ...] = ()
+
+    @property
+    def _on_cuda(self) -> bool:
+        return self.device.type == "cuda"
+
+    def _wait(self) -> None:
+        """Until the device has done what was launched."""
+        if self._on_cuda:
+            torch.cuda.synchronize(self.device)
 
     def with_model(self, model: Any, *, adapter_dir: str | None = None) -> TorchEngine:
         """The same engine around another model (merged, cast, ...); without an adapter unless one is named."""
@@ -142,8 +156,7 @@ class TorchEngine:
     @torch.inference_mode()
     def forward(self, batch: Batch) -> None:
         self.model(**batch.inputs)
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+        self._wait()
 
     @torch.inference_mode()
     def logits(self, ids: Sequence[Sequence[int]]) -> NDArray[np.float32]:
@@ -185,14 +198,23 @@ class TorchEngine:
         machine: Machine,
         repeats: int,
     ) -> tuple[OpTrace, ...]:
-        return trace_ops(
-            stamped(self, batch, new_tokens),
+        run = stamped(self, batch, new_tokens)
+        phases: tuple[Phase, ...] = ("prefill", "decode") if new_tokens else ("forward",)
+        if not self._on_cuda:
+            return trace_ops(run, scenario=scenario, phases=phases, untraced=untraced, machine=machine, repeats=repeats)
+        found = trace_device(
+            run,
             scenario=scenario,
-            phases=("prefill", "decode") if new_tokens else ("forward",),
+            phases=phases,
             untraced=untraced,
             machine=machine,
+            causal=self.task == "causal-lm",
             repeats=repeats,
         )
+        self.device_waits = {**(self.device_waits or {}), scenario: found.waits}
+        self.device_phases = (*self.device_phases, *found.phases)
+        self.device_notes = tuple(dict.fromkeys((*self.device_notes, *found.notes)))
+        return found.ops
 
     def save(self, directory: Path) -> None:
         """Write a directory that plain `from_pretrained` opens: weights as safetensors, config, tokenizer."""

@@ -54,9 +54,9 @@ def traced_pass(run: Run) -> Pass:
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiler:
-        before = _clock_marks()
+        before = clock_marks()
         stamps = run()
-        after = _clock_marks()
+        after = clock_marks()
     results = profiler.profiler.kineto_results if profiler.profiler else None
     raw = results.events() if results else []
     return Pass(stamps, _events(raw, before + after))
@@ -75,7 +75,7 @@ def _warm_profiler() -> None:
     traced_pass(once)
 
 
-def _clock_marks() -> list[tuple[int, int]]:
+def clock_marks() -> list[tuple[int, int]]:
     """Marker ranges, and the two stamps around each: they tie the profiler's clock to `perf_counter_ns`."""
     from torch.profiler import record_function
 
@@ -94,7 +94,7 @@ def _events(raw: Sequence[Any], marks: Sequence[tuple[int, int]]) -> list[Event]
     if not ours:
         return []
     thread = ours[0].start_thread_id()
-    offset = _offset([(event.start_ns(), event.end_ns()) for event in ours], marks)
+    offset = clock_offset([(event.start_ns(), event.end_ns()) for event in ours], marks)
     found = [
         _event(event, offset)
         for event in raw
@@ -104,7 +104,7 @@ def _events(raw: Sequence[Any], marks: Sequence[tuple[int, int]]) -> list[Event]
     return found
 
 
-def _offset(theirs: Sequence[tuple[int, int]], ours: Sequence[tuple[int, int]]) -> int:
+def clock_offset(theirs: Sequence[tuple[int, int]], ours: Sequence[tuple[int, int]]) -> int:
     """Profiler clock minus ours: from the marker whose stamps lie closest together, middle against middle."""
     tightest = min(zip(theirs, ours, strict=False), key=lambda pair: pair[1][1] - pair[1][0])
     (start, end), (before, after) = tightest

@@ -118,11 +118,13 @@ def device(audit: Audit) -> Table:
         ("Readings", f"{units.count(seen.readings)} in {units.duration(seen.seconds)}"),
         ("Mean power", units.ABSENT if seen.power_w is None else f"{seen.power_w:.0f} W"),
         ("Energy", units.ABSENT if seen.energy_j is None else f"{seen.energy_j:.0f} J"),
+        ("Energy a token", units.ABSENT if seen.token_energy_j is None else f"{seen.token_energy_j:.3g} J"),
         ("Peak memory in use", units.size(seen.peak_memory_bytes)),
         ("SMs busy (GPM)", units.percent(seen.sm)),
         ("Tensor cores busy (GPM)", units.percent(seen.tensor)),
         ("Memory bandwidth used (GPM)", units.percent(seen.dram)),
         ("Clock held back by", held or "nothing that was read"),
+        *(("Note", note) for note in seen.notes),
     ]
     return table("The GPU while the baseline ran, by NVML", ("What", "Value"), rows, words=2)
 

@@ -106,9 +106,18 @@ def _module(row: Place) -> str:
 
 
 def gaps(device: DeviceSide, most: int) -> Table:
-    """The longest idle times and what the CPU did."""
-    rows = [(capital(_cause(gap)), *_cpu(gap), units.duration(gap.length_s)) for gap in device.gaps]
-    return limited("Largest gaps", ("Cause", "The CPU was in", "Python line", "Length"), rows, most, words=3)
+    """The longest idle times and what the CPU did, those alike in one row."""
+    alike: dict[tuple[str, str, str], list[float]] = {}
+    for gap in device.gaps:
+        alike.setdefault((capital(_cause(gap)), *_cpu(gap)), []).append(gap.length_s)
+    ordered = sorted(alike.items(), key=lambda item: -sum(item[1]))
+    rows = [
+        (*said, units.count(len(lengths)), units.duration(max(lengths)), units.duration(sum(lengths)))
+        for said, lengths in ordered
+    ]
+    head = ("Cause", "The CPU was in", "Python line", "Gaps", "Longest", "Together")
+    note = f"Of the {len(device.gaps)} longest." if len(device.gaps) > 1 else ""
+    return limited("Largest gaps", head, rows, most, words=3, note=note)
 
 
 def _cpu(gap: Gap) -> tuple[str, str]:

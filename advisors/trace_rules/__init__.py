@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import pkgutil
 from collections.abc import Iterable
@@ -10,7 +11,7 @@ from types import ModuleType
 
 import msgspec
 
-from ftprof.advisors.rules import SECTIONS
+from ftprof.advisors.rules import SECTIONS, load_rules
 from ftprof.advisors.trace_rule import TraceFinding, TraceRule
 from ftprof.profiler.errors import Exit, FtprofError
 from ftprof.profiler.traces.model import FileAnalysis
@@ -42,6 +43,27 @@ def load_trace_rules() -> tuple[TraceRule, ...]:
     stems = [info.name for info in pkgutil.iter_modules(__path__)]
     rules = [read_trace_rule(stem, importlib.import_module(f"{__name__}.{stem}")) for stem in stems]
     return tuple(sorted(rules, key=lambda rule: rule.name))
+
+
+def rule_names() -> tuple[str, ...]:
+    """All names that have a page, of both kinds of rules, sorted."""
+    return tuple(sorted({rule.name for rule in load_rules()} | {rule.name for rule in load_trace_rules()}))
+
+
+def pages_of(name: str) -> tuple[str, ...]:
+    """The pages of the rules called `name`: of the rule on models, then of the one on traces, as far as there are.
+
+    FtprofError with the nearest name where there is neither.
+    """
+    if name not in rule_names():
+        near = difflib.get_close_matches(name.replace("_", "-"), rule_names(), n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]}?" if near else "ftprof rules lists them all"
+        raise FtprofError(f"no rule called {name!r}", hint, Exit.USAGE)
+    models = [f"# {rule.name}: {rule.title}\n\n{rule.page}" for rule in load_rules() if rule.name == name]
+    traces = [
+        f"# {rule.name}, in traces: {rule.title}\n\n{rule.page}" for rule in load_trace_rules() if rule.name == name
+    ]
+    return (*models, *traces)
 
 
 def find(file: FileAnalysis) -> tuple[TraceFinding, ...]:

@@ -46,7 +46,9 @@ def analyse_file(path: Path, progress: Progress | None = None) -> FileAnalysis:
     """Analyses one file."""
     trace = open_trace(path, None if progress is None else lambda done: progress(path, done))
     if not len(trace.device) and not len(trace.host):
-        lost = f" ({trace.facts.damaged} events cannot be read)" if trace.facts.damaged else ""
+        lost = f" ({trace.facts.damaged} cannot be read)" if trace.facts.damaged else ""
+        if trace.facts.device_dropped:
+            lost += f" ({trace.facts.device_dropped} with an impossible time left out)"
         raise FtprofError(
             f"{path}: no GPU work and no host events in {trace.facts.events} events{lost}",
             "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], and do the work inside the profiler",

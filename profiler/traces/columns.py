@@ -75,6 +75,7 @@ class Facts:
     damaged: int = 0
     clock_outliers: int = 0
     negative_durations: int = 0
+    device_dropped: int = 0
     foreign_events: int = 0
     counter_ranges: int = 0
     overhead_ns: int = 0
@@ -145,7 +146,10 @@ def sort_and_rebase(trace: Trace) -> None:
         near = (np.abs(part.start - centre) < LONGEST_RECORDING_NS) & (part.end - part.start < LONGEST_RECORDING_NS)
         trace.facts.clock_outliers += int(len(near) - near.sum())
         trace.facts.negative_durations += int((part.end < part.start).sum())
-        _take(part, np.flatnonzero(near & (part.end >= part.start)))
+        rows = np.flatnonzero(near & (part.end >= part.start))
+        if part is trace.device:
+            trace.facts.device_dropped = len(part) - len(rows)
+        _take(part, rows)
     firsts = [int(part.start.min()) for part in (trace.device, trace.host) if len(part)]
     trace.origin_ns = min(firsts, default=0)
     for part in (trace.device, trace.host):

@@ -62,6 +62,11 @@ def _check(name: str, value: float, note: float, poor: float, sentence: str) -> 
     return Check(name=name, verdict=verdict, value=value, sentence=sentence)
 
 
+def _some(number: int, noun: str) -> str:
+    """`1 piece`, `2 pieces`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}es" if noun.endswith("ch") else f"{number} {noun}s"
+
+
 _NEVER = float("inf")
 
 
@@ -69,10 +74,14 @@ def _complete(scope: Scope) -> Check:
     facts = scope.trace.facts
     lost = facts.damaged / max(facts.events + facts.damaged, 1)
     if facts.truncated:
-        sentence = f"the file breaks off; {facts.events} events were read and what came after is missing"
+        sentence = f"the file breaks off after {_some(facts.events, 'event')}; what came after is missing"
         return Check(name="complete", verdict="note", value=max(lost, 1e-9), sentence=sentence)
     return _check(
-        "complete", lost, 1e-9, 0.05, f"{facts.damaged} of {facts.events + facts.damaged} events are unreadable"
+        "complete",
+        lost,
+        1e-9,
+        0.05,
+        f"{facts.damaged} of {_some(facts.events + facts.damaged, 'event')} cannot be read",
     )
 
 
@@ -80,11 +89,14 @@ def _sides(scope: Scope) -> list[Check]:
     """What the trace lacks altogether, and device work that is not analysed."""
     facts, checks = scope.trace.facts, []
     if not len(scope.trace.device):
-        other = (
-            f"; {facts.foreign_events} events of another accelerator are not analysed" if facts.foreign_events else ""
-        )
-        other += f"; {facts.counter_ranges} counter ranges hold no times of kernels" if facts.counter_ranges else ""
-        sentence = f"no GPU work in this trace{other}: only the host side is reported"
+        found = "no GPU work in this trace"
+        if facts.device_dropped:
+            found = f"no usable GPU work: {_some(facts.device_dropped, 'piece')} with an impossible time left out"
+        if facts.foreign_events:
+            found += f"; {_some(facts.foreign_events, 'event')} of another accelerator not analysed"
+        if facts.counter_ranges:
+            found += f"; {_some(facts.counter_ranges, 'counter range')} without times of kernels"
+        sentence = f"{found}: only the host side is reported"
         checks.append(Check(name="device side", verdict="poor", value=1.0, sentence=sentence))
     if not len(scope.trace.host):
         sentence = "no host side in this trace: idle time cannot be explained"
@@ -98,7 +110,7 @@ def _sides(scope: Scope) -> list[Check]:
 
 def _steps(steps: int) -> Check:
     if steps:
-        return Check(name="steps", verdict="ok", value=float(steps), sentence=f"{steps} steps found")
+        return Check(name="steps", verdict="ok", value=float(steps), sentence=f"{_some(steps, 'step')} found")
     sentence = "no steps in this trace: the window is all of it, warm-up and tail included"
     return Check(name="steps", verdict="note", value=0.0, sentence=sentence)
 
@@ -111,7 +123,7 @@ def _orphans(scope: Scope) -> Check:
         lost / whole,
         0.02,
         0.5,
-        f"{lost} of {whole} pieces of device work have no launch in the trace (launched before it began, or dropped)",
+        f"{lost} of {_some(whole, 'piece')} of device work without a launch in the trace (launched before it began, or dropped)",
     )
 
 
@@ -131,7 +143,7 @@ def _missing(scope: Scope, launching: Ints) -> Check:
         lost / max(len(calls), 1),
         0.02,
         _NEVER if captured else 0.3,
-        f"{lost} of {len(calls)} kernel launches have no kernel in the trace ({reason})",
+        f"{lost} of {_some(len(calls), 'kernel launch')} without a kernel in the trace ({reason})",
     )
 
 
@@ -143,7 +155,7 @@ def _zero(scope: Scope) -> Check:
         empty / len(device),
         1e-9,
         0.2,
-        f"{empty} of {len(device)} pieces of device work have no length (a clock too coarse for them)",
+        f"{empty} of {_some(len(device), 'piece')} of device work without length (a clock too coarse for them)",
     )
 
 
@@ -162,7 +174,7 @@ def _clock(scope: Scope) -> Check:
         (wrong + overlap) / len(device),
         1e-9,
         0.1 if wrong > overlap else _NEVER,
-        f"{early} pieces of work before their launch, {overlap} overlapping another on their stream, "
+        f"{_some(early, 'piece')} of work before launch, {overlap} overlapping another on the stream, "
         f"{facts.negative_durations} with a negative length, {facts.clock_outliers} at an absurd time (left out)",
     )
 
@@ -188,13 +200,13 @@ def _graphs(scope: Scope) -> list[Check]:
         launch = scope.links.launch
         owned = int(np.where(launch >= 0, graph[launch], False).sum())
         sentence = (
-            f"{int(graph.sum())} graph launches own {owned} pieces of device work; ops and modules inside a replay are "
-            "those around the launch"
+            f"{_some(int(graph.sum()), 'graph launch')} with {_some(owned, 'piece')} of device work; ops and modules "
+            "inside a replay are those around the launch"
         )
         checks.append(Check(name="graph replay", verdict="note", value=float(graph.sum()), sentence=sentence))
     whole = int((device.kind == schema.DeviceKind.GRAPH).sum())
     if whole:
-        sentence = f"{whole} graphs were traced as one piece: what runs inside is not in this trace"
+        sentence = f"{_some(whole, 'graph')} traced as one piece: what runs inside is not in this trace"
         checks.append(Check(name="graphs in one piece", verdict="note", value=float(whole), sentence=sentence))
     return checks
 
@@ -235,7 +247,7 @@ def _recorder(scope: Scope) -> Check:
         share,
         0.02,
         _NEVER,
-        f"the recorder noted {facts.overhead_events} interruptions of its own, {seconds(facts.overhead_ns) * 1e3:.3f} ms in all",
+        f"the recorder noted {_some(facts.overhead_events, 'interruption')} of its own, {seconds(facts.overhead_ns) * 1e3:.3f} ms in all",
     )
 
 
@@ -252,6 +264,6 @@ def _overhead(scope: Scope) -> Check:
         share,
         0.05,
         _NEVER,
-        f"recording {ops} ops and {python} Python calls costs the host up to {min(share, 1.0):.0%} of the window: host "
+        f"recording {_some(ops, 'op')} and {_some(python, 'Python call')} costs the host up to {min(share, 1.0):.0%} of the window: host "
         "times are too long by that much",
     )

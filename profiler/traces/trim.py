@@ -28,10 +28,6 @@ class _Flow(msgspec.Struct, gc=False):
     id: Label = None
 
 
-class _RawEvents(msgspec.Struct):
-    traceEvents: list[msgspec.Raw]
-
-
 _RAW = msgspec.json.Decoder(list[msgspec.Raw])
 _FLOW = msgspec.json.Decoder(_Flow)
 _EVENTS = msgspec.json.Decoder(list[Event])
@@ -74,12 +70,21 @@ def trim(source: Path, target: Path, low_us: float, high_us: float) -> int:
 def _copy(text: EventText, out: BinaryIO, low_us: float, high_us: float) -> int:
     out.write(_opening(text.header))
     count = 0
-    for piece in _pieces(text):
-        for event in _kept(piece, low_us, high_us):
+
+    def keep(events: list[bytes]) -> None:
+        nonlocal count
+        for event in _kept(events, low_us, high_us):
             out.write(b",\n" if count else b"\n")
             out.write(event)
             count += 1
-    out.write(b"\n]\n}\n")
+
+    for piece in text.pieces():
+        keep(_events(piece))
+    last, after = _ending(text.rest)
+    keep(last)
+    out.write(b"\n]")
+    out.writelines(b",\n%b: %b" % (msgspec.json.encode(name), value) for name, value in after.items())
+    out.write(b"\n}\n")
     return count
 
 
@@ -93,15 +98,14 @@ def _opening(header: bytes) -> bytes:
     return start.rstrip() + (b'"traceEvents": [' if start.rstrip() == b"{" else b', "traceEvents": [')
 
 
-def _pieces(text: EventText) -> Iterator[list[bytes]]:
-    """Texts of events, block by block."""
-    for piece in text.pieces():
-        yield _events(piece)
+def _ending(rest: bytes) -> tuple[list[bytes], dict[str, bytes]]:
+    """The last events, and what follows their list by name: newer profilers put the device's name there."""
     try:
-        document = msgspec.json.decode(b'{"traceEvents":[' + text.rest, type=_RawEvents)
-        yield [bytes(event) for event in document.traceEvents]
-    except msgspec.MsgspecError:
-        yield _events(text.rest)
+        document = msgspec.json.decode(b'{"traceEvents":[' + rest, type=dict[str, msgspec.Raw])
+        events = _RAW.decode(document.pop("traceEvents"))
+    except (msgspec.MsgspecError, KeyError):
+        return _events(rest), {}
+    return [bytes(event) for event in events], {name: bytes(value) for name, value in document.items()}
 
 
 def _events(piece: bytes) -> list[bytes]:

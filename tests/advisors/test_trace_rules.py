@@ -9,11 +9,13 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from typer.testing import CliRunner
 
 from ftprof.advisors.rules import SECTIONS
 from ftprof.advisors.trace_evidence import operands
 from ftprof.advisors.trace_rule import TraceFinding
-from ftprof.advisors.trace_rules import find, load_trace_rules, read_trace_rule
+from ftprof.advisors.trace_rules import find, load_trace_rules, pages_of, read_trace_rule
+from ftprof.cli import app
 from ftprof.profiler.errors import FtprofError
 from ftprof.profiler.traces.analyse import analyse
 from ftprof.profiler.traces.model import FileAnalysis
@@ -280,3 +282,20 @@ def test_file_that_is_no_rule_is_named() -> None:
 )
 def test_operands(text: str | None, shown: str | None) -> None:
     assert operands(text) == shown
+
+
+def test_rules_and_explain_know_both_kinds() -> None:
+    runner = CliRunner()
+    listed = runner.invoke(app, ["rules"]).stdout
+    models, _, traces = listed.partition("In traces")
+    assert "int4-weights" in models and "misaligned-gemm" in traces and "misaligned-gemm" not in models
+    only = runner.invoke(app, ["explain", "misaligned-gemm"]).stdout
+    assert only.startswith("# misaligned-gemm, in traces: ") and "## When it backfires" in only
+    both = runner.invoke(app, ["explain", "eager-attention"]).stdout
+    assert both.startswith("# eager-attention: ") and "\n# eager-attention, in traces: " in both
+
+
+def test_an_unknown_rule_is_refused_with_the_nearest_of_either_kind() -> None:
+    with pytest.raises(FtprofError, match="misaligned_gem") as refused:
+        pages_of("misaligned_gem")
+    assert refused.value.hint == "did you mean misaligned-gemm?"

@@ -1,5 +1,5 @@
 /* A small stand-in for the driver's libnvidia-ml.so.1: one device whose answers the environment chooses.
-   STUB_LOST=n: the device is lost from the n-th power reading on. STUB_SILENT: no energy counter. STUB_MIG: sliced.
+   STUB_LOST=n: the device is lost from the n-th power reading on. STUB_SILENT: no energy counter, no memory clock. STUB_MIG: sliced.
    STUB_NO_GPM: the part has no GPM. */
 #include <stdlib.h>
 
@@ -59,8 +59,8 @@ ret_t nvmlDeviceGetUtilizationRates(void *d, rates_t *r) {
 }
 ret_t nvmlDeviceGetClockInfo(void *d, unsigned int which, unsigned int *mhz) {
   (void)d;
-  if (which != 1) return 2;
-  *mhz = 1755;
+  if (which == 2 && getenv("STUB_SILENT")) return NOT_SUPPORTED;
+  *mhz = which == 2 ? 2619 : 1755;
   return OK;
 }
 ret_t nvmlDeviceGetTemperature(void *d, unsigned int which, unsigned int *celsius) {

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ftprof.profiler.nvml import device_use, held_back
+from ftprof.profiler.nvml_energy import token_energy
 from ftprof.profiler.record import DeviceSample
 
 SOURCE = Path(__file__).parent / "nvml_stub.c"
@@ -32,7 +33,7 @@ while len(sampler.samples) < 6 and sampler.lost is None:
     time.sleep(0.01)
 samples = sampler.stop()
 left = pynvml.nvmlLib.stubSamplesOpen()
-print(json.dumps({"samples": msgspec.to_builtins(samples), "lost": sampler.lost, "left": left, "sliced": device.sliced}))
+print(json.dumps({"samples": msgspec.to_builtins(samples), "lost": sampler.lost, "left": left, "notes": sampler.notes}))
 """
 
 
@@ -63,20 +64,20 @@ def test_everything_that_the_device_answers_is_read(library: Path) -> None:
     found = readings(library)
     first, *_, last = found["samples"]
     assert (first["power_w"], first["memory_bytes"], first["utilisation"]) == (300.0, 10 << 30, 0.97)
-    assert (first["sm_clock_mhz"], first["temperature_c"]) == (1755, 61)
+    assert (first["sm_clock_mhz"], first["memory_clock_mhz"], first["temperature_c"]) == (1755, 2619, 61)
     assert (first["sm"], first["dram"]) == (0.2, 1.0)
     assert first["tensor"] is None, "one metric that is not answered does not cost the others"
     assert {tuple(sample["held_back"]) for sample in found["samples"]} == {("power cap",), ()}
     assert last["energy_j"] > first["energy_j"]
     assert last["at_s"] > first["at_s"]
-    assert (found["lost"], found["left"]) == (None, 0)
+    assert (found["lost"], found["left"], found["notes"]) == (None, 0, [])
 
 
 def test_what_is_missing_is_none_and_costs_nothing_else(library: Path) -> None:
     found = readings(library, STUB_SILENT="1", STUB_MIG="1")
-    assert found["sliced"]
+    assert "MIG" in found["notes"][0]
     for sample in found["samples"]:
-        assert sample["power_w"] == 300.0
+        assert (sample["power_w"], sample["sm_clock_mhz"], sample["memory_clock_mhz"]) == (300.0, 1755, None)
         assert sample["energy_j"] is sample["utilisation"] is sample["sm"] is None
 
 
@@ -88,6 +89,7 @@ def test_a_lost_device_ends_the_readings_and_keeps_those_before(library: Path) -
     found = readings(library, STUB_LOST="4")
     assert len(found["samples"]) == 3
     assert "lost" in found["lost"].lower()
+    assert "readings end there" in found["notes"][0]
 
 
 def test_a_device_that_is_not_there_is_refused(library: Path) -> None:
@@ -109,6 +111,36 @@ def test_energy_is_the_counters_else_integrated_power_else_unknown() -> None:
     unknown = device_use([sample(0, 100), sample(2, None)])
     assert [use and use.energy_j for use in (counted, integrated, reset, unknown)] == [400.0, 500.0, 200.0, None]
     assert device_use([sample(0, 100)]) is None
+
+
+class Steady:
+    """A device at 200 W whose every question and unit takes a quarter of a second, on a clock of its own."""
+
+    def __init__(self, lost: str | None = None, power_w: float | None = 200.0) -> None:
+        self.lost, self._power_w, self._now = lost, power_w, 10.0
+        self.samples: tuple[DeviceSample, ...] = ()
+
+    def now_s(self) -> float:
+        return self._now
+
+    def unit(self) -> int:
+        self._now += 0.25
+        self.samples = (*self.samples, sample(self._now - 0.1, self._power_w))
+        return 5
+
+
+def test_energy_a_token_is_mean_power_over_what_was_made() -> None:
+    device: Any = Steady()
+    found = token_energy(device, device.unit, scenario="single", least_s=2.0)
+    assert found is not None
+    assert (found.tokens, found.seconds) == (40, 2.0)
+    assert found.per_token_j == pytest.approx(200.0 * 2.0 / 40)
+
+
+def test_energy_a_token_is_unknown_where_power_is_or_the_device_is_lost() -> None:
+    for device in (Steady(power_w=None), Steady(lost="GPU is lost")):
+        asked: Any = device
+        assert token_energy(asked, asked.unit, scenario="single", least_s=1.0) is None
 
 
 def test_reasons_are_shares_of_the_readings_that_had_any_answer() -> None:

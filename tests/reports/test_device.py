@@ -18,6 +18,8 @@ USE = DeviceUse(
     tensor=None,
     dram=0.62,
     held_back={"power cap": 0.25},
+    token_energy_j=0.4567,
+    notes=("The device is cut up by MIG.",),
 )
 
 
@@ -27,6 +29,8 @@ def test_readings_and_what_was_not_answered() -> None:
     rows = {row[0]: row[1] for row in fact_tables.device(audit).rows}
     assert rows["Mean power"] == "310 W"
     assert rows["Energy"] == rows["Tensor cores busy (GPM)"] == "not measured"
+    assert rows["Energy a token"] == "0.457 J"
+    assert rows["Note"] == "The device is cut up by MIG."
     assert rows["Clock held back by"] == "power cap (25% of readings)"
     assert "Memory bandwidth used (GPM)" in html.render(audit)
 

@@ -47,14 +47,14 @@ def test_a_clean_trace_is_trusted(tmp_path: Path) -> None:
         ([launch(1900, 5, 88)], "launches without work", "note", "1 of 21 kernel launches"),
         ([launch(1900 + n, 0.5, 80 + n) for n in range(15)], "launches without work", "poor", "15 of 35"),
         ([kernel(1900, 0, 20, stream=9)], "zero-length events", "note", "1 of 21"),
-        ([launch(1905, 2, 70), kernel(1900, 5, 70, stream=9)], "clock", "note", "1 pieces of work before their launch"),
-        ([kernel(1810, 60, 20)], "clock", "note", "1 overlapping another on their stream"),
+        ([launch(1905, 2, 70), kernel(1900, 5, 70, stream=9)], "clock", "note", "1 piece of work before launch"),
+        ([kernel(1810, 60, 20)], "clock", "note", "1 overlapping another on the stream"),
         ([kernel(1700, -5, 20)], "clock", "note", "1 with a negative length"),
         (
             [launch(1900, 5, 70, "cudaGraphLaunch"), kernel(1910, 5, 70)],
             "graph replay",
             "note",
-            "1 graph launches own 1",
+            "1 graph launch with 1 piece",
         ),
         ([op("aten::mm", n, 0.5) for n in range(200)], "profiler overhead", "note", "recording 200 ops"),
     ],
@@ -62,6 +62,14 @@ def test_a_clean_trace_is_trusted(tmp_path: Path) -> None:
 def test_each_fault_is_found(tmp_path: Path, events: list[Json], name: str, verdict: str, words: str) -> None:
     found = check(tmp_path, clean() + events, name)
     assert found.verdict == verdict and words in found.sentence
+
+
+def test_work_whose_times_are_impossible_is_not_called_no_work(tmp_path: Path) -> None:
+    found = check(tmp_path, [op("aten::mm", 10, 5), launch(11, 2, 1), kernel(20, -3, 1)], "device side")
+    assert found.verdict == "poor"
+    assert (
+        found.sentence == "no usable GPU work: 1 piece with an impossible time left out: only the host side is reported"
+    )
 
 
 def test_capture_explains_launches_without_work(tmp_path: Path) -> None:

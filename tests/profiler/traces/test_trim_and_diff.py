@@ -62,6 +62,8 @@ def test_a_real_trace_trims_to_its_step(tmp_path: Path) -> None:
     assert small.window.partition.busy_s == whole.window.partition.busy_s
     assert small.device is not None and whole.device is not None
     assert small.device.classes == whole.device.classes
+    assert small.devices[0].name == whole.devices[0].name == "NVIDIA H100 80GB HBM3"
+    assert (small.source.runtime, small.source.with_stack) == (whole.source.runtime, True)
 
 
 def test_trim_never_overwrites_its_source(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""How fast traces are read and analysed, and in how much memory: against HTA and gunzip, on the same files."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shlex
 import signal
 import sys
@@ -306,6 +307,10 @@ def main() -> None:
     debug = "--debug" in sys.argv
     # A scheduler's polite end is an interrupt: workers are ended and scratch files removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal or pipe of another encoding shows what it lacks by number, and does not end the run.
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except FtprofError as error:

@@ -35,14 +35,20 @@ def change(audit: Audit) -> Chart | None:
     ][:BAR_LIMIT]
     if not rows:
         return None
-    proven = sum(row.ratio.verdict in ("faster", "slower") for row in rows)
-    title = f"{proven} of {len(rows)} phases changed beyond doubt"
+    proven = sum(_proven(row.ratio) for row in rows)
+    title = f"{proven} of {len(rows)} phases changed by more than the original differs from itself"
     description = "Change of the time in percent with its 95% interval: " + "; ".join(
         f"{row.label} {_percent(row.ratio.speedup):+.0f}% ({_percent(row.ratio.high):+.0f}% to "
         f"{_percent(row.ratio.low):+.0f}%), {row.ratio.verdict}"
         for row in rows
     )
     return made("change", title, description + ".", partial(_draw, rows), timing_tables.before_after(audit))
+
+
+def _proven(ratio: Ratio) -> bool:
+    """Whether the verdict is a change, and its interval lies beyond the control's."""
+    low, high = ratio.aa_low or 1.0, ratio.aa_high or 1.0
+    return ratio.verdict in ("faster", "slower") and (ratio.low > max(high, 1.0) or ratio.high < min(low, 1.0))
 
 
 def _percent(speedup: float) -> float:

@@ -60,11 +60,15 @@ def rendered(audit: Audit, format: str) -> str:
     return _text(audit)
 
 
+TEXT_COLUMNS = 80
+"""What every terminal and mail has."""
+
+
 def _text(audit: Audit) -> str:
     from rich.console import Console
 
     from ftprof.reports import terminal
 
     buffer = io.StringIO()
-    terminal.render(audit, Console(file=buffer, width=100, highlight=False))
+    terminal.render(audit, Console(file=buffer, width=TEXT_COLUMNS, highlight=False))
     return buffer.getvalue()

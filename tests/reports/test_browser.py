@@ -129,3 +129,12 @@ def test_axe_finds_no_violation(browser: Browser, folder: Path, variant: str, sc
     found = axe.run(page).response["violations"]
     context.close()
     assert [(fault["id"], [node["html"][:200] for node in fault["nodes"][:3]]) for fault in found] == []
+
+
+def test_print_cuts_no_table_off(browser: Browser, folder: Path) -> None:
+    page = browser.new_page(viewport={"width": 718, "height": 1000})
+    page.emulate_media(media="print")
+    page.goto((folder / "full.html").as_uri())
+    rights = page.evaluate("[...document.querySelectorAll('table')].map(t => t.getBoundingClientRect().right)")
+    page.close()
+    assert rights and max(rights) <= 718, "a sheet of A4 has no scroll bar"

@@ -17,6 +17,7 @@ LOSSES = ("exact", "rounding", "int8", "int4")
 
 
 def usage(message: str, hint: str) -> FtprofError:
+    """A fault of the command line."""
     return FtprofError(message, hint, Exit.USAGE)
 
 
@@ -46,6 +47,7 @@ def parse_guards(texts: list[str] | None) -> dict[str, float]:
 
 
 def choice(value: str, allowed: tuple[str, ...], option: str) -> str:
+    """The value where it is allowed; FtprofError with the nearest that is, else."""
     if value not in allowed:
         import difflib
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ftprof.choices import choice
 from ftprof.profiler.errors import Exit, FtprofError
 
 if TYPE_CHECKING:
@@ -68,16 +69,6 @@ def _share(text: str, option: str) -> float:
     return share
 
 
-def _check_name(value: str, allowed: tuple[str, ...], option: str) -> str:
-    if value in allowed:
-        return value
-    import difflib
-
-    near = difflib.get_close_matches(value, allowed, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(allowed)}"
-    raise FtprofError(f"{option} {value!r} is not known", hint, Exit.USAGE)
-
-
 def _one_form(json: bool, markdown: bool) -> None:
     if json and markdown:
         raise FtprofError("--json and --markdown exclude each other", "give one of them", Exit.USAGE)
@@ -102,7 +93,7 @@ def compare(
     from ftprof.reports.compare_fingerprint import ALLOWED
 
     _one_form(json, markdown)
-    names = [_check_name(name, ALLOWED, "--allow") for name in allow or []]
+    names = [choice(name, ALLOWED, "--allow") for name in allow or []]
     effect = _share(min_effect, "--min-effect")
     seconds = _seconds(confirm_time, "--confirm-time", 10, 3600)
     before, after = _load(base), _load(head)
@@ -168,7 +159,7 @@ def check(
 
     _one_form(json, markdown)
     own, source = load_budget(budget)
-    chosen = _check_name(preset, tuple(PRESETS), "--preset") if preset else None
+    chosen = choice(preset, tuple(PRESETS), "--preset") if preset else None
     limits = with_preset(own, chosen)
     if not source and chosen is None:
         raise FtprofError(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from ftprof.profiler.engine import Engine
 from ftprof.profiler.record import Doubling, Phase
 from ftprof.profiler.units import stamped
-from ftprof.profiler.windows import no_collection, of_phase
+from ftprof.profiler.windows import no_collection, seconds_by_phase
 
 PAIRS = 5
 TIMES = 2
@@ -41,16 +41,9 @@ def double_rows(
             order = (0, 1) if len(runs[0]) % 2 == 0 else (1, 0)
             for which in order:
                 runs[which].append((once, twice)[which]())
-    found = []
-    for phase in phases:
-        windows = [of_phase(taken, phases, phase) for taken in runs]
-        if all(windows):
-            found.append(
-                Doubling(
-                    scenario=scenario,
-                    phase=phase,
-                    once_s=tuple(window.seconds for window in windows[0]),
-                    twice_s=tuple(window.seconds for window in windows[1]),
-                )
-            )
-    return tuple(found)
+    once_s, twice_s = (seconds_by_phase(taken, phases) for taken in runs)
+    return tuple(
+        Doubling(scenario=scenario, phase=phase, once_s=once_s[phase], twice_s=twice_s[phase])
+        for phase in once_s
+        if phase in twice_s
+    )

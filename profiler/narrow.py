@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ftprof.profiler.record import HostTwin, Phase
 from ftprof.profiler.units import stamped
-from ftprof.profiler.windows import no_collection, of_phase
+from ftprof.profiler.windows import no_collection, seconds_by_phase
 
 if TYPE_CHECKING:
     from ftprof.profiler.torch_engine import TorchEngine
@@ -120,9 +120,4 @@ def time_twin(
         end = clock() + budget_s
         while len(runs) < MOST_RUNS and (len(runs) < LEAST_RUNS or clock() < end):
             runs.append(run())
-    found = []
-    for phase in phases:
-        windows = of_phase(runs, phases, phase)
-        if windows:
-            found.append(HostTwin(phase=phase, time_s=tuple(window.seconds for window in windows)))
-    return tuple(found)
+    return tuple(HostTwin(phase=phase, time_s=taken) for phase, taken in seconds_by_phase(runs, phases).items())

@@ -50,10 +50,15 @@ def of_phase(runs: Sequence[Sequence[int]], phases: Sequence[Phase], phase: Phas
     return [window for stamps in runs for window in windows(stamps, phases) if window.phase == phase]
 
 
+def seconds_by_phase(runs: Sequence[Sequence[int]], phases: Sequence[Phase]) -> dict[Phase, tuple[float, ...]]:
+    """Seconds per occurrence of each phase that occurred, a value for each run in which it did."""
+    seen = {phase: tuple(window.seconds for window in of_phase(runs, phases, phase)) for phase in phases}
+    return {phase: values for phase, values in seen.items() if values}
+
+
 def per_occurrence(runs: Sequence[Sequence[int]], phases: Sequence[Phase]) -> dict[str, float]:
     """Seconds per occurrence of each phase: the median over runs."""
-    seen = {phase: [window.seconds for window in of_phase(runs, phases, phase)] for phase in phases}
-    return {phase: median(values) for phase, values in seen.items() if values}
+    return {phase: median(values) for phase, values in seconds_by_phase(runs, phases).items()}
 
 
 def quieter_half(found: Sequence[Window]) -> list[int]:

@@ -109,7 +109,7 @@ def predicted(ratio: PredictedRatio | None) -> str:
 
 def predicted_for(prediction: Predicted | None, scenario_name: str, phase_name: str) -> PredictedRatio | None:
     """The prediction for one phase, or None."""
-    return prediction.ratios.get(scenario_name, {}).get(phase_name) if prediction else None
+    return prediction.get(scenario_name, phase_name) if prediction else None
 
 
 def track(prediction: Predicted) -> str:

@@ -74,6 +74,11 @@ def get_rule(name: str) -> Rule:
     rules = {rule.name: rule for rule in load_rules()}
     if name in rules:
         return rules[name]
-    near = difflib.get_close_matches(name.replace("_", "-"), rules, n=1, cutoff=0.4)
+    raise unknown_rule(name, rules)
+
+
+def unknown_rule(name: str, names: Iterable[str]) -> FtprofError:
+    """The fault of asking for `name`, with the nearest of the names that there are."""
+    near = difflib.get_close_matches(name.replace("_", "-"), list(names), n=1, cutoff=0.4)
     hint = f"did you mean {near[0]}?" if near else "ftprof rules lists them all"
-    raise FtprofError(f"no rule called {name!r}", hint, Exit.USAGE)
+    return FtprofError(f"no rule called {name!r}", hint, Exit.USAGE)

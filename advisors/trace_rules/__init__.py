@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import pkgutil
 from collections.abc import Iterable
@@ -11,7 +10,7 @@ from types import ModuleType
 
 import msgspec
 
-from ftprof.advisors.rules import SECTIONS, load_rules
+from ftprof.advisors.rules import SECTIONS, load_rules, unknown_rule
 from ftprof.advisors.trace_rule import TraceFinding, TraceRule
 from ftprof.profiler.errors import Exit, FtprofError
 from ftprof.profiler.traces.model import FileAnalysis
@@ -56,9 +55,7 @@ def pages_of(name: str) -> tuple[str, ...]:
     FtprofError with the nearest name where there is neither.
     """
     if name not in rule_names():
-        near = difflib.get_close_matches(name.replace("_", "-"), rule_names(), n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]}?" if near else "ftprof rules lists them all"
-        raise FtprofError(f"no rule called {name!r}", hint, Exit.USAGE)
+        raise unknown_rule(name, rule_names())
     models = [f"# {rule.name}: {rule.title}\n\n{rule.page}" for rule in load_rules() if rule.name == name]
     traces = [
         f"# {rule.name}, in traces: {rule.title}\n\n{rule.page}" for rule in load_trace_rules() if rule.name == name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from benchmarks.engines.candidates import AS_LOADED, MERGED, MERGED_BF16, Candid
 from ftprof.advisors import baseline
 from ftprof.advisors.budget import Budget
 from ftprof.advisors.context import Context, Options, objective_of
+from ftprof.advisors.conversions import with_built
 from ftprof.advisors.duel import duel, ratios
 from ftprof.advisors.gate import Gate, open_gate
 from ftprof.advisors.laxest import laxest
@@ -113,12 +114,13 @@ class Bench:
             size = b.loaded.model.weight_bytes if b.loaded else None
             return {
                 "candidate": candidate.name,
+                "over": base.name,
                 "ratios": {name: {p: _plain(r) for p, r in found.items()} for name, (found, _) in times.items()},
                 "seconds": {name: seconds for name, (_, seconds) in times.items()},
                 "verdict": times[scenario][0][phase].verdict,
                 "speedup": _plain(times[scenario][0][phase]),
                 "ready_s": ready_s,
-                "size_bytes": self._size(candidate) or size,
+                "size_bytes": self._size(b.workload) or size,
             }
         finally:
             a.close()
@@ -142,12 +144,10 @@ class Bench:
         middle = {p: sorted(samples.of("B", p))[len(samples.of("B", p)) // 2] for p in samples.phases}
         return ratios(samples), middle
 
-    def _size(self, candidate: Candidate) -> int | None:
+    def _size(self, workload: Workload) -> int | None:
         """Bytes on the disk of what was built; None where nothing was."""
-        if candidate.native:
-            return None
-        newest = max((self.context.scratch / "built").iterdir(), key=lambda path: path.stat().st_mtime, default=None)
-        return sum(path.stat().st_size for path in newest.rglob("*") if path.is_file()) if newest else None
+        built = with_built(self.context, workload).built
+        return sum(path.stat().st_size for path in Path(built).rglob("*") if path.is_file()) if built else None
 
     def judged(self, candidate: Candidate) -> list[dict[str, Any]]:
         """The gate's verdict and figures on both splits; nothing for the model as loaded itself."""
@@ -180,12 +180,12 @@ def opened(name: str, scratch: Path, **options: Any) -> Iterator[Bench]:
         bench.context.end_workers()
 
 
-def rows_of(bench: Bench, done: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """A row for each candidate that is not done; one that fails is a row that says why."""
+def rows_of(bench: Bench, done: Collection[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+    """A row for each candidate that is not done over this baseline; one that fails is a row that says why."""
     base, found = bench.baseline()
     yield {"candidate": base.name, "baseline": True, "choice": found, "quality": bench.judged(base)}
     for candidate in bench.candidates():
-        if candidate.name in done or candidate == base:
+        if (base.name, candidate.name) in done or candidate == base:
             continue
         try:
             yield bench.against(base, candidate) | {"native": candidate.native, "quality": bench.judged(candidate)}

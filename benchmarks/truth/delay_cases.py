@@ -50,14 +50,14 @@ def run(case: DelayCase, machine: Machine) -> dict[str, Any]:
         subject, phase = models.generate(models.sample_decoder(), 1, 16, case.seed, 4), "decode"
     layers = models.layers_of(subject.engine)
     base_s = sorted(untraced(subject, 5)[phase])[2]
-    before = verdict(observe(_without_twin(subject), machine), phase)
+    before = verdict(observe(subject, machine, experiments=False), phase)
     each = case.dose * base_s / len(layers)
     if case.row == "op":
         found, true_s = _with_op(subject, each, machine, phase)
     else:
         with delays(case.row, each, case.seed) as delay, planted(layers, delay) as seen:
             seen.clear()
-            found = verdict(observe(_without_twin(subject), machine), phase)
+            found = verdict(observe(subject, machine, experiments=False), phase)
             true_s = seen.seconds / seen.calls * len(layers)
     group = "memory" if case.row == "op" else case.row
     assert found.ledger and before.ledger
@@ -73,15 +73,6 @@ def run(case: DelayCase, machine: Machine) -> dict[str, Any]:
     }
 
 
-def _without_twin(subject: Subject) -> Subject:
-    """Shares need no experiments on the bound."""
-    return Subject(subject.engine, subject.ids, subject.new_tokens, no_twin)
-
-
-def no_twin() -> None:
-    return None
-
-
 def _with_op(subject: Subject, each_s: float, machine: Machine, phase: str) -> tuple[Any, float]:
     """An in-place sum over as many numbers as take `each_s` before every layer."""
     layers = models.layers_of(subject.engine)
@@ -89,7 +80,7 @@ def _with_op(subject: Subject, each_s: float, machine: Machine, phase: str) -> t
     rate = _elements_a_second(pool)
     part = pool[: max(1024, int(each_s * rate))]
     with planted(layers, lambda: part.add_(1.0)) as seen:
-        found = verdict(observe(_without_twin(subject), machine), phase)
+        found = verdict(observe(subject, machine, experiments=False), phase)
         return found, seen.seconds / seen.calls * len(layers)
 
 

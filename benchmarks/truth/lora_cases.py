@@ -16,7 +16,7 @@ from ftprof.profiler.modules import trace_modules
 from ftprof.profiler.paired import order, pairs_of
 from ftprof.profiler.record import AblationPair, Machine, Measurement, PhaseTiming, RunRecord
 from ftprof.profiler.units import stamped
-from ftprof.profiler.windows import no_collection, of_phase
+from ftprof.profiler.windows import no_collection, seconds_by_phase
 
 TARGETS = ("q_proj", "v_proj", "k_proj", "o_proj", "up_proj", "down_proj", "gate_proj")
 QUADS = 10
@@ -50,7 +50,11 @@ def run(case: LoraCase, machine: Machine) -> dict[str, Any]:
     if not case.rank:
         tuned = plain = models.engine_of(base.model, "causal-lm")
     else:
-        tuned = models.engine_of(_adapted(base.model, case), "causal-lm", adapter_dir="planted")
+        tuned = models.engine_of(
+            models.with_lora(base.model, case.rank, list(TARGETS[: case.targets]), case.seed),
+            "causal-lm",
+            adapter_dir="planted",
+        )
         plain = models.engine_of(merge(copy.deepcopy(tuned.model)), "causal-lm")
     subject = Subject(tuned, models.ids(1, case.length, case.seed), NEW_TOKENS)
     record = _record(case, subject, plain, machine)
@@ -72,19 +76,6 @@ def _share(share: Any) -> list[float] | None:
     return [share.share, share.low, share.high] if share else None
 
 
-def _adapted(model: Any, case: LoraCase) -> Any:
-    import torch
-    from peft import LoraConfig, get_peft_model
-
-    config = LoraConfig(r=case.rank, lora_alpha=case.rank, target_modules=list(TARGETS[: case.targets]))
-    tuned = get_peft_model(model, config).eval()
-    generator = torch.Generator().manual_seed(case.seed)
-    for name, parameter in tuned.named_parameters():
-        if "lora_B" in name:
-            parameter.data = 0.01 * torch.randn(parameter.shape, generator=generator)
-    return tuned
-
-
 def _record(case: LoraCase, subject: Subject, plain: Any, machine: Machine) -> RunRecord:
     """Both arms in turns in this process, then the timed modules of the adapter."""
     batch = subject.engine.pad(subject.ids)
@@ -94,11 +85,9 @@ def _record(case: LoraCase, subject: Subject, plain: Any, machine: Machine) -> R
         for run in runs.values():
             run()
         taken = [runs[name]() for name in sequence]
-    phases: dict[Any, list[float]] = {
-        phase: [window.seconds for window in of_phase(taken, subject.phases, phase)] for phase in subject.phases
-    }
+    phases = seconds_by_phase(taken, subject.phases)
     pairs = {phase: pairs_of(sequence, samples) for phase, samples in phases.items()}
-    untraced = {phase: sorted(on)[len(on) // 2] for phase, (on, _) in pairs.items()}
+    untraced: dict[str, float] = {phase: sorted(on)[len(on) // 2] for phase, (on, _) in pairs.items()}
     modules = (
         trace_modules(
             subject.engine.model,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -80,11 +79,20 @@ def _sample(name: str, task: str) -> TorchEngine:
     from ftprof.samples.demo import demo_sample
 
     kind: Any = AutoModelForCausalLM if task == "causal-lm" else AutoModel
-    return engine_of(kind.from_pretrained(sample_base(name, demo_sample), dtype=torch.float32), task)
+    return engine_of(kind.from_pretrained(demo_sample(name).base, dtype=torch.float32), task)
 
 
-def sample_base(name: str, sample: Callable[[str], Any]) -> Path:
-    return Path(sample(name).base)
+def with_lora(model: Any, rank: int, targets: str | list[str], seed: int) -> Any:
+    """The model under PEFT with a random LoRA that changes its outputs."""
+    from peft import LoraConfig, get_peft_model
+
+    config = LoraConfig(r=rank, lora_alpha=rank, target_modules=targets, task_type="CAUSAL_LM")
+    tuned = get_peft_model(model, config).eval()
+    generator = torch.Generator().manual_seed(seed)
+    for name, parameter in tuned.named_parameters():
+        if "lora_B" in name:
+            parameter.data = 0.01 * torch.randn(parameter.shape, generator=generator)
+    return tuned
 
 
 def layers_of(engine: TorchEngine) -> Sequence[torch.nn.Module]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from benchmarks.truth.stacks import Stack
 from ftprof.profiler.diagnosis import PhaseDiagnosis
@@ -14,7 +16,7 @@ from ftprof.profiler.narrow import narrow_engine, time_twin
 from ftprof.profiler.record import Machine, Measurement, Phase, PhaseTiming, RunRecord
 from ftprof.profiler.units import stamped
 from ftprof.profiler.waits import trace_waits
-from ftprof.profiler.windows import no_collection, of_phase
+from ftprof.profiler.windows import no_collection, seconds_by_phase
 from ftprof.profiler.workload import Scenario, Workload
 
 RUNS = 7
@@ -27,7 +29,8 @@ class Subject:
     engine: Any
     ids: Sequence[Sequence[int]]
     new_tokens: int = 0
-    twin: Callable[[], Any] | None = None
+    twin: Any = None
+    """Its narrow twin, where that has plants of its own; else one is made."""
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -40,22 +43,19 @@ def untraced(subject: Subject, runs: int = RUNS) -> dict[str, tuple[float, ...]]
     with no_collection():
         run()
         taken = [run() for _ in range(runs)]
-    found = {phase: of_phase(taken, subject.phases, phase) for phase in subject.phases}
-    return {phase: tuple(window.seconds for window in windows) for phase, windows in found.items() if windows}
+    return dict(seconds_by_phase(taken, subject.phases).items())
 
 
-def observe(subject: Subject, machine: Machine, runs: int = RUNS) -> RunRecord:
-    """Untraced times first, then the trace, the waits, and the experiments that confirm a bound."""
+def observe(subject: Subject, machine: Machine, *, experiments: bool = True) -> RunRecord:
+    """Untraced times first, then the trace and the waits, and the experiments that confirm a bound if they are asked
+    for; the ledger's shares do not need them."""
     engine, batch = subject.engine, subject.engine.pad(subject.ids)
-    times = untraced(subject, runs)
+    times = untraced(subject)
     medians = {phase: sorted(samples)[len(samples) // 2] for phase, samples in times.items()}
     ops = engine.op_traces(batch, subject.new_tokens, scenario="single", untraced=medians, machine=machine, repeats=2)
     run = stamped(engine, batch, subject.new_tokens)
     waits = trace_waits(run, scenario="single", phases=subject.phases)
-    doubling = double_rows(
-        engine, subject.ids, subject.new_tokens, scenario="single", phases=subject.phases, budget_s=2.0
-    )
-    return RunRecord(
+    record = RunRecord(
         workload=_workload(subject),
         machine=machine,
         timing=tuple(
@@ -64,9 +64,13 @@ def observe(subject: Subject, machine: Machine, runs: int = RUNS) -> RunRecord:
         ),
         ops=ops,
         waits=waits,
-        doubling=doubling,
-        twin=_twin(subject),
     )
+    if not experiments:
+        return record
+    doubling = double_rows(
+        engine, subject.ids, subject.new_tokens, scenario="single", phases=subject.phases, budget_s=2.0
+    )
+    return msgspec.structs.replace(record, doubling=doubling, twin=_twin(subject))
 
 
 def _twin(subject: Subject) -> Any:
@@ -76,9 +80,7 @@ def _twin(subject: Subject) -> Any:
         if engine.narrow is None:
             return None
         return time_twin(Stack(engine.narrow), 0, phases=subject.phases)  # type: ignore[arg-type]
-    twin = subject.twin() if subject.twin else narrow_engine(engine)
-    if twin is None:
-        return None
+    twin = subject.twin if subject.twin is not None else narrow_engine(engine)
     return time_twin(twin, subject.new_tokens, phases=subject.phases)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.truth.score import LABELS, wilson
 
@@ -25,111 +25,102 @@ def _head() -> Iterator[str]:
     yield ""
 
 
+class Bar(NamedTuple):
+    """One goal that was measured: over how many cases, and whether it was met."""
+
+    what: str
+    goal: str
+    found: str
+    n: int
+    met: bool
+
+
 def _bars(summary: Summary) -> Iterator[str]:
     yield "| what | goal | found | n | |"
     yield "|---|---|---|---|---|"
-    for what, goal, found, n, met in bars(summary):
-        yield f"| {what} | {goal} | {found} | {n} | {'met' if met else '**short**'} |"
+    for bar in bars(summary):
+        yield f"| {bar.what} | {bar.goal} | {bar.found} | {bar.n} | {'met' if bar.met else '**short**'} |"
     yield ""
 
 
-def bars(summary: Summary) -> Iterator[tuple[str, str, str, int, bool]]:
-    """Every goal that was measured: what, the goal, what was found, how many cases, and whether it was met."""
-    if found := summary.get("verdicts"):
-        n = found["n"]
-        yield "macro-F1 over six classes", "at least 0.97", f"{found['macro_f1']:.3f}", n, found["macro_f1"] >= 0.97
-        sure = found["sure_of_clear"]
-        yield "clear cases with confidence of 0.9 or more", "at least 60 %", _percent(sure), n, sure >= 0.6
-        wrong = found["confidently_wrong"]
-        yield "wrong with confidence of 0.9 or more", "0", str(wrong), n, wrong == 0
-    for row, found in summary.get("delays", {}).get("rows", {}).items():
-        slope = f"{found['slope']:.3f} (standard error {found['error']:.3f})"
-        yield (
-            f"planted {row} delay comes back, slope",
-            "1.00 ± 0.05",
-            slope,
-            found["n"],
-            abs(found["slope"] - 1) <= 0.05,
-        )
-    if found := summary.get("lora"):
-        if found["within_two_points"] is not None:
-            share = found["within_two_points"]
-            yield "LoRA by two ways within 2 points", "at least 95 %", _percent(share), found["n"], share >= 0.95
-        zero = found["zero_dose"]
-        if zero["n"]:
-            yield (
-                "no adapter reads as, at most",
-                "0.5 points",
-                f"{100 * zero['largest']:.2f} points",
-                zero["n"],
-                (zero["largest"] <= 0.005),
-            )
-    yield from _paired_bars(summary.get("paired") or {})
-    if found := summary.get("damage"):
-        caught, stopped = found["damage"], found["harmless"]
-        yield (
-            "damage stopped by the gate",
-            "at least 99 %",
-            _percent(caught["caught"]),
-            caught["n"],
-            caught["caught"] >= 0.99,
-        )
-        if stopped["stopped"] is not None:
-            share = stopped["stopped"]
-            yield "harmless changes stopped", "at most 1 %", _percent(share), stopped["n"], share <= 0.01
-    if (found := summary.get("predictions")) and found["n"]:
-        yield (
-            "predicted speed-ups, median error",
-            "at most 5 %",
-            _percent(found["median_error"]),
-            found["n"],
-            (found["median_error"] <= 0.05),
-        )
-        yield (
-            "predicted speed-ups, 90th percentile",
-            "at most 15 %",
-            _percent(found["p90_error"]),
-            found["n"],
-            (found["p90_error"] <= 0.15),
-        )
-        sign = found["sign"]
-        if sign["n"]:
-            yield "sign of the change right", "at least 95 %", _percent(sign["right"]), sign["n"], sign["right"] >= 0.95
+def bars(summary: Summary) -> Iterator[Bar]:
+    """Every goal that was measured."""
+    makers: dict[str, Callable[[Summary], Iterator[Bar]]] = {
+        "verdicts": _verdict_bars,
+        "delays": _delay_bars,
+        "lora": _lora_bars,
+        "paired": _paired_bars,
+        "damage": _damage_bars,
+        "predictions": _prediction_bars,
+    }
+    for kind, maker in makers.items():
+        if kind in summary:
+            yield from maker(summary[kind])
 
 
-def _paired_bars(found: Summary) -> Iterator[tuple[str, str, str, int, bool]]:
+def _verdict_bars(found: Summary) -> Iterator[Bar]:
+    n, sure, wrong = found["n"], found["sure_of_clear"], found["confidently_wrong"]
+    score = found["macro_f1"]
+    yield Bar("macro-F1 over six classes", "at least 0.97", f"{score:.3f}", n, score >= 0.97)
+    yield Bar("clear cases with confidence of 0.9 or more", "at least 60 %", _percent(sure), n, sure >= 0.6)
+    yield Bar("wrong with confidence of 0.9 or more", "0", str(wrong), n, wrong == 0)
+
+
+def _delay_bars(found: Summary) -> Iterator[Bar]:
+    for row, line in found["rows"].items():
+        slope = f"{line['slope']:.3f} (standard error {line['error']:.3f})"
+        near = abs(line["slope"] - 1) <= 0.05
+        yield Bar(f"planted {row} delay comes back, slope", "1.00 ± 0.05", slope, line["n"], near)
+
+
+def _lora_bars(found: Summary) -> Iterator[Bar]:
+    share, zero = found["within_two_points"], found["zero_dose"]
+    if share is not None:
+        yield Bar("LoRA by two ways within 2 points", "at least 95 %", _percent(share), found["n"], share >= 0.95)
+    if zero["n"]:
+        largest = zero["largest"]
+        seen = f"{100 * largest:.2f} points"
+        yield Bar("no adapter reads as, at most", "0.5 points", seen, zero["n"], largest <= 0.005)
+
+
+def _damage_bars(found: Summary) -> Iterator[Bar]:
+    caught, stopped = found["damage"], found["harmless"]
+    if caught["caught"] is not None:
+        share = caught["caught"]
+        yield Bar("damage stopped by the gate", "at least 99 %", _percent(share), caught["n"], share >= 0.99)
+    if stopped["stopped"] is not None:
+        share = stopped["stopped"]
+        yield Bar("harmless changes stopped", "at most 1 %", _percent(share), stopped["n"], share <= 0.01)
+
+
+def _prediction_bars(found: Summary) -> Iterator[Bar]:
+    sign = found["sign"]
+    if found["n"]:
+        middle, high = found["median_error"], found["p90_error"]
+        yield Bar("predicted speed-ups, median error", "at most 5 %", _percent(middle), found["n"], middle <= 0.05)
+        yield Bar("predicted speed-ups, 90th percentile", "at most 15 %", _percent(high), found["n"], high <= 0.15)
+    if found["n"] and sign["n"]:
+        yield Bar(
+            "sign of the change right", "at least 95 %", _percent(sign["right"]), sign["n"], sign["right"] >= 0.95
+        )
+
+
+def _paired_bars(found: Summary) -> Iterator[Bar]:
     for key, what in (("aa", "A/A"), ("aa_noisy", "A/A beside another process")):
         if same := found.get(key):
-            alarms = same["alarms"]
-            yield (
-                f"{what}: faster or slower",
-                "at most 5 %",
-                _with_interval(alarms, same["n"]),
-                same["n"],
-                alarms <= 0.05,
-            )
+            alarms, n = same["alarms"], same["n"]
+            yield Bar(f"{what}: faster or slower", "at most 5 %", _with_interval(alarms, n), n, alarms <= 0.05)
             if key == "aa":
                 share = same["equivalent"]
-                yield f"{what}: equivalent", "at least 80 %", _with_interval(share, same["n"]), same["n"], share >= 0.8
+                yield Bar(f"{what}: equivalent", "at least 80 %", _with_interval(share, n), n, share >= 0.8)
     if same := found.get("coverage"):
-        share = same["covered"]
-        yield (
-            "95 % intervals that cover the truth",
-            "at least 94 %",
-            _with_interval(share, same["n"]),
-            same["n"],
-            share >= 0.94,
-        )
+        share, n = same["covered"], same["n"]
+        yield Bar("95 % intervals that cover the truth", "at least 94 %", _with_interval(share, n), n, share >= 0.94)
     for effect in found.get("effects", ()):
         if effect["effect"] in (0.03, 0.05) and effect["seconds"] > 1:
             what = f"power for {100 * effect['effect']:g} % in {effect['seconds']:.0f} s"
-            yield (
-                what,
-                "at least 80 %",
-                _with_interval(effect["power"], effect["n"]),
-                effect["n"],
-                effect["power"] >= 0.8,
-            )
+            power, n = effect["power"], effect["n"]
+            yield Bar(what, "at least 80 %", _with_interval(power, n), n, power >= 0.8)
 
 
 def _body(summary: Summary, folder: Path | None) -> Iterator[str]:

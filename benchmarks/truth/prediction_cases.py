@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.truth.models import with_lora
 from ftprof.profiler.record import Machine
 
 BUDGET_S = 75.0
@@ -141,15 +142,7 @@ def _random_model(folder: Path, near: Path, family: str, hidden: int, layers: in
 
 
 def _random_adapter(folder: Path, base: Path, rank: int, seed: int) -> Path:
-    import torch
-    from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM
 
-    torch.manual_seed(seed)
-    config = LoraConfig(r=rank, lora_alpha=rank, target_modules="all-linear", task_type="CAUSAL_LM")
-    tuned = get_peft_model(AutoModelForCausalLM.from_pretrained(base), config)
-    for name, parameter in tuned.named_parameters():
-        if "lora_B" in name:
-            torch.nn.init.normal_(parameter, std=0.01)
-    tuned.save_pretrained(str(folder))
+    with_lora(AutoModelForCausalLM.from_pretrained(base), rank, "all-linear", seed).save_pretrained(str(folder))
     return folder

@@ -21,7 +21,8 @@ Label = Literal["compute", "memory", "host", "io", "sync", "mixed"]
 
 @dataclass(frozen=True, slots=True)
 class VerdictCase:
-    """`label` is what limits `phase`; for "mixed", `both` names the two that share the time. `delay` is planted."""
+    """`label` is what limits `phase`; for "mixed", `both` names the two that share the time. `plants` are (kind, times the
+    model's own time, which way)."""
 
     name: str
     label: Label
@@ -203,7 +204,7 @@ def _plant(case: VerdictCase, subject: Subject, stack: ExitStack) -> Subject:
         for kind, times, way in case.plants:
             delay = stack.enter_context(delays(kind, times * base_s / len(layers), way))
             stack.enter_context(planted(layers, delay))
-    return Subject(subject.engine, subject.ids, subject.new_tokens, lambda: twin)
+    return Subject(subject.engine, subject.ids, subject.new_tokens, twin)
 
 
 def _shares(found: PhaseDiagnosis) -> dict[str, float]:

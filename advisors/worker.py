@@ -238,7 +238,21 @@ class Service:
             untraced=untraced,
             machine=machine,
             repeats=repeats,
+            switch=self._switch(),
         )
+
+    def _switch(self) -> Callable[[bool], None] | None:
+        """Turns the adapter on and off; None where there is none, or PEFT cannot."""
+        from ftprof.profiler.errors import FtprofError
+
+        if self._engine.adapter() is None:
+            return None
+        try:
+            self.set_adapter(False)
+            self.set_adapter(True)
+        except FtprofError:
+            return None
+        return self.set_adapter
 
     def frames(self, scenario: str, unit: int, new_tokens: int) -> tuple[HostFrame, ...]:
         """Python frames of the first batch of a unit; none where the sampler is not installed (a foreign stack)."""

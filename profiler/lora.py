@@ -6,12 +6,15 @@ from collections.abc import Callable
 from math import hypot
 from statistics import median
 
+import msgspec
+
 from ftprof.profiler import paired
 from ftprof.profiler.diagnosis import Lora, LoraPhase, LoraTarget, Share
-from ftprof.profiler.record import AblationPair, RunRecord
+from ftprof.profiler.record import AblationPair, ModuleTrace, RunRecord
 from ftprof.profiler.wording import PHASE_NAMES, percent
 
 BY_MODULES = "timed modules: LoRA layer minus its base layer"
+LESS_DISPLACED = ", less what falls to the layers after it when it is off"
 BY_REMOVAL = {"unloaded": "adapter merged and unloaded", "disabled": "adapter disabled, still wrapped"}
 PHASES = ("prefill", "decode", "forward")
 
@@ -40,6 +43,8 @@ def lora_summary(record: RunRecord, scenario: str = "single", phase: str = "e2e"
     alike = paired.agree(by_modules, by_removal) if by_modules and by_removal else None
     headline = by_removal or by_modules
     disabled = _pairs(record, scenario, phase, "disabled")
+    if alike is not None and by_removal == disabled:
+        alike = _alike_disabled(by_modules, disabled, wrapper(record, scenario, phase))
     return Lora(
         scenario=scenario,
         phase=phase,
@@ -50,7 +55,7 @@ def lora_summary(record: RunRecord, scenario: str = "single", phase: str = "e2e"
         advice=paired.lora_advice(headline) if headline else "unknown",
         phases=seen,
         targets=targets(record, scenario),
-        explanation=_explanation(phase, by_modules, by_removal, disabled, alike),
+        explanation=_explanation(phase, by_modules, by_removal, disabled, displaced(record, scenario, phase), alike),
     )
 
 
@@ -58,10 +63,43 @@ def attributed(record: RunRecord, scenario: str, phase: str) -> Share | None:
     """LoRA's share by timed modules; for e2e the phases' shares weighted by their time."""
     if phase == "e2e":
         return _end_to_end(record, scenario, attributed)
-    for trace in record.modules or ():
-        if (trace.scenario, trace.phase) == (scenario, phase) and trace.lora_shares:
-            return paired.share_from_repeats(trace.lora_shares, BY_MODULES)
-    return None
+    if (trace := _trace(record, scenario, phase)) is None or not trace.lora_shares:
+        return None
+    how = BY_MODULES + (LESS_DISPLACED if trace.displaced_shares else "")
+    return paired.share_from_repeats(trace.lora_shares, how)
+
+
+def displaced(record: RunRecord, scenario: str, phase: str) -> Share | None:
+    """What LoRA's layers take that falls to the layers after them without it; not part of `attributed`."""
+    if phase == "e2e":
+        return _end_to_end(record, scenario, displaced)
+    if (trace := _trace(record, scenario, phase)) is None or not trace.displaced_shares:
+        return None
+    return paired.share_from_repeats(trace.displaced_shares, BY_MODULES)
+
+
+def wrapper(record: RunRecord, scenario: str, phase: str) -> Share | None:
+    """What LoRA's layers still take with the adapter off: part of `attributed`, but not of a "disabled" ablation."""
+    if phase == "e2e":
+        return _end_to_end(record, scenario, wrapper)
+    if (trace := _trace(record, scenario, phase)) is None or not trace.wrapper_shares:
+        return None
+    return paired.share_from_repeats(trace.wrapper_shares, BY_MODULES)
+
+
+def _alike_disabled(by_modules: Share | None, disabled: Share | None, left: Share | None) -> bool | None:
+    """Whether both ways agree on the adapter's mathematics alone; None where the wrappers' part was not seen."""
+    if by_modules is None or disabled is None or left is None:
+        return None
+    low, high = by_modules.low - left.share, by_modules.high - left.share
+    return paired.agree(
+        msgspec.structs.replace(by_modules, share=by_modules.share - left.share, low=low, high=high), disabled
+    )
+
+
+def _trace(record: RunRecord, scenario: str, phase: str) -> ModuleTrace | None:
+    traces = (trace for trace in record.modules or () if (trace.scenario, trace.phase) == (scenario, phase))
+    return next(traces, None)
 
 
 def ablation(record: RunRecord, scenario: str, phase: str) -> Share | None:
@@ -135,7 +173,12 @@ def targets(record: RunRecord, scenario: str) -> tuple[LoraTarget, ...]:
 
 
 def _explanation(
-    phase: str, by_modules: Share | None, by_removal: Share | None, disabled: Share | None, alike: bool | None
+    phase: str,
+    by_modules: Share | None,
+    by_removal: Share | None,
+    disabled: Share | None,
+    moved: Share | None,
+    alike: bool | None,
 ) -> str:
     """What the two ways saw, and where a difference comes from."""
     said = [f"{PHASE_NAMES.get(phase, phase)}:"]
@@ -143,6 +186,11 @@ def _explanation(
         said.append(f"without the adapter {_spell(by_removal)} of the time is gone ({by_removal.how});")
     if by_modules:
         said.append(f"its layers account for {_spell(by_modules)} ({by_modules.how}).")
+    if by_modules and moved and moved.low > 0:
+        said.append(
+            f"Another {percent(moved.share)} that they take falls to the layers after them without it, since whoever"
+            " follows a large matrix refills the caches."
+        )
     if alike is not None:
         said.append("The two agree." if alike else "The two do not agree; the first is the one to rely on.")
     if disabled and by_removal and by_removal.how == BY_REMOVAL["unloaded"]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from ftprof.profiler.displaced import Seen, Without, without_lora
 from ftprof.profiler.forward_timer import Span, spans, timed_forwards
 from ftprof.profiler.module_kinds import LORA_A, LORA_B, LORA_REST, OTHER, OUTSIDE, module_kind
 from ftprof.profiler.record import LoraKind, Machine, ModuleTotal, ModuleTrace, Phase
 from ftprof.profiler.windows import Run, no_collection, windows
+from ftprof.profiler.wrapper_cost import inputs_of, warm_ns
 
 if TYPE_CHECKING:
     import torch
@@ -19,19 +23,26 @@ LORA_KINDS = frozenset({LORA_A, LORA_B, LORA_REST})
 
 
 class Site(NamedTuple):
-    """A module worth timing: its kind, and for a LoRA layer's parts the target (`q_proj`) that they belong to."""
+    """A module worth timing: its kind, for a LoRA layer's parts the target (`q_proj`) that they belong to, and its
+    place: the qualified name without the layers' numbers."""
 
     module: torch.nn.Module
     kind: str
     target: str = ""
+    place: str = ""
 
 
 class _Part(NamedTuple):
-    """What was seen between two stamps of one run: one prefill, one generated token, one forward."""
+    """What was seen between two stamps of one run: one prefill, one generated token, one forward.
+
+    `pair` is the run's number, `on` whether the adapter took part in it.
+    """
 
     phase: Phase
     wall_ns: int
     calls: list[Span]
+    pair: int = 0
+    on: bool = True
 
 
 def sites(model: torch.nn.Module) -> list[Site]:
@@ -42,7 +53,8 @@ def sites(model: torch.nn.Module) -> list[Site]:
     """
     found: list[Site] = []
     _collect(model, "", OTHER, found, set())
-    return found
+    places = {id(module): re.sub(r"\d+", "#", name) for name, module in model.named_modules()}
+    return [site._replace(place=places.get(id(site.module), "")) for site in found]
 
 
 def _collect(module: torch.nn.Module, name: str, holder: str, found: list[Site], seen: set[int]) -> None:
@@ -104,25 +116,56 @@ def trace_modules(
     untraced: Mapping[str, float],
     machine: Machine,
     repeats: int = 2,
+    switch: Callable[[bool], None] | None = None,
 ) -> tuple[ModuleTrace, ...]:
     """Run `repeats` units with timed modules; the model is left exactly as it was, also where a run fails.
 
+    `switch` turns the model's adapter on and off. With it every unit runs once more with LoRA off, for what other
+    layers take more then (`displaced`); it is not called where the model has no LoRA layer.
+
     Self times are corrected for the wrappers (`machine.wrapper_s` a call) and scaled so that all kinds with "outside
     modules" sum to the untraced seconds of their phase. `lora_shares` compare with a model whose adapter is gone: the
-    LoRA layer minus its base layer, over the phase, one share a generated token in decode and one a unit otherwise.
+    LoRA layer minus its base layer and what is displaced, over the phase, one share a generated token in decode and
+    one a unit otherwise.
     """
     chosen = sites(model)
+    switched = switch if any(site.kind in LORA_KINDS for site in chosen) else None
+    wrappers = {site.place: site.module for site in chosen if site.kind == LORA_REST} if switched else {}
     parts: list[_Part] = []
-    with no_collection(), timed_forwards([site.module for site in chosen]) as log:
-        for _ in range(repeats):
-            log.clear()
-            stamps = run()
-            parts.extend(_parts(stamps, spans(log), phases))
+    warm: dict[str, float] = {}
+    with (
+        inputs_of(wrappers) as inputs,
+        no_collection(),
+        _left_on(switched),
+        timed_forwards([site.module for site in chosen]) as log,
+    ):
+        for number in range(repeats):
+            # On, off, off, on: a drift of the machine meets both alike.
+            for on in (True,) if switched is None else (True, False) if number % 2 == 0 else (False, True):
+                if switched:
+                    switched(on)
+                log.clear()
+                stamps = run()
+                found = _parts(stamps, spans(log), phases)
+                parts.extend(part._replace(pair=number, on=on) for part in found)
+        if switched:
+            switched(False)
+            warm = warm_ns(wrappers, inputs)
     seen = [phase for phase in phases if any(part.phase == phase for part in parts)]
     return tuple(
-        _module_trace(scenario, phase, [part for part in parts if part.phase == phase], chosen, untraced, machine)
+        _module_trace(scenario, phase, [part for part in parts if part.phase == phase], chosen, warm, untraced, machine)
         for phase in seen
     )
+
+
+@contextmanager
+def _left_on(switch: Callable[[bool], None] | None) -> Iterator[None]:
+    """The adapter is on again afterwards, whatever happened."""
+    try:
+        yield
+    finally:
+        if switch:
+            switch(True)
 
 
 def _parts(stamps: Sequence[int], calls: Sequence[Span], phases: Sequence[Phase]) -> list[_Part]:
@@ -141,11 +184,14 @@ def _parts(stamps: Sequence[int], calls: Sequence[Span], phases: Sequence[Phase]
 def _module_trace(
     scenario: str,
     phase: Phase,
-    parts: Sequence[_Part],
+    seen: Sequence[_Part],
     chosen: Sequence[Site],
+    warm: Mapping[str, float],
     untraced: Mapping[str, float],
     machine: Machine,
 ) -> ModuleTrace:
+    parts = [part for part in seen if part.on]
+    without = _without(seen, chosen, warm)
     seconds = [_corrected(part, machine.wrapper_s) for part in parts]
     untraced_s = untraced.get(phase, sum(seconds) / len(seconds))
     scale = untraced_s / sum(seconds)
@@ -159,8 +205,26 @@ def _module_trace(
         wrapped_s=wrapped_s,
         untraced_s=untraced_s,
         lora_kinds=_by_target(parts, chosen, machine.wrapper_s, scale, phase),
-        lora_shares=_shares(parts, seconds, chosen, machine.wrapper_s),
+        lora_shares=_shares(parts, seconds, chosen, machine.wrapper_s, without),
+        displaced_shares=tuple(one.displaced for one in without.values()),
+        wrapper_shares=tuple(one.wrapper for one in without.values()),
     )
+
+
+def _without(seen: Sequence[_Part], chosen: Sequence[Site], warm: Mapping[str, float]) -> dict[int, Without]:
+    """What the runs with LoRA off showed, by pair of runs; empty where it was never off, or its layers not replayed."""
+    places = [site.place for site in chosen]
+    lora = {site.place: warm.get(site.place, 0.0) for site in chosen if site.kind in LORA_KINDS}
+    base = [site.place for site in chosen if site.target and site.kind not in LORA_KINDS]
+    found: dict[int, Without] = {}
+    for pair in {part.pair: None for part in seen}:
+        on, off = (
+            [Seen(part.wall_ns, part.calls) for part in seen if part.pair == pair and part.on is on]
+            for on in (True, False)
+        )
+        if without := without_lora(on, off, places, lora, base=base) if off and warm else None:
+            found[pair] = without
+    return found
 
 
 def _corrected(part: _Part, wrapper_s: float) -> float:
@@ -188,13 +252,18 @@ def _by_kind(parts: Sequence[_Part], chosen: Sequence[Site], wrapper_s: float, s
 
 
 def _shares(
-    parts: Sequence[_Part], seconds: Sequence[float], chosen: Sequence[Site], wrapper_s: float
+    parts: Sequence[_Part],
+    seconds: Sequence[float],
+    chosen: Sequence[Site],
+    wrapper_s: float,
+    without: Mapping[int, Without],
 ) -> tuple[float, ...]:
-    """LoRA's share of each part; empty where the model has no LoRA layer."""
+    """LoRA's share of each part, less what others would pay without it; empty where the model has no LoRA layer."""
     if not any(site.kind in LORA_KINDS for site in chosen):
         return ()
     return tuple(
         sum(_self_s(call, wrapper_s) for call in part.calls if chosen[call.module].kind in LORA_KINDS) / wall
+        - (without[part.pair].displaced if part.pair in without else 0.0)
         for part, wall in zip(parts, seconds, strict=True)
     )
 

@@ -105,7 +105,11 @@ class LoraKind(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModuleTrace(msgspec.Struct, frozen=True, kw_only=True):
-    """One phase with wrapped modules, no profiler. `lora_shares` has one share per repetition."""
+    """One phase with wrapped modules, no profiler. `lora_shares` has one share per repetition.
+
+    `displaced_shares` are already taken off these: what other layers take more once the adapter is off.
+    `wrapper_shares` are not: what LoRA's layers take then. One of each a pair of runs, empty where it was never off.
+    """
 
     scenario: str
     phase: Phase
@@ -114,6 +118,8 @@ class ModuleTrace(msgspec.Struct, frozen=True, kw_only=True):
     untraced_s: float
     lora_kinds: tuple[LoraKind, ...] = ()
     lora_shares: tuple[float, ...] = ()
+    displaced_shares: tuple[float, ...] = ()
+    wrapper_shares: tuple[float, ...] = ()
 
 
 class AblationPair(msgspec.Struct, frozen=True, kw_only=True):

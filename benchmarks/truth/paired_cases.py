@@ -20,6 +20,8 @@ from ftprof.profiler.windows import no_collection
 UNIT_S = 0.05
 """Length of a sample (G 3.2)."""
 QUADS = 8
+AA_QUADS = 24
+"""No difference is harder to prove than one: sixteen pairs decide half of the sessions, which says little of the test."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class PairedCase:
 def cases(seed: int, quick: bool) -> Iterator[PairedCase]:
     """A/A sessions most of all, then effects from 1 to 50 %."""
     for number in range(10 if quick else 100):
-        yield PairedCase(0.0, False, seed + number)
+        yield PairedCase(0.0, False, seed + number, QUADS if quick else AA_QUADS)
     for effect in (0.03, 0.10) if quick else (0.01, 0.02, 0.03, 0.05, 0.10, 0.20, 0.50):
         for number in range(3 if quick else 12):
             # Power is asked for at 3 % in three minutes and at 5 % in one: as many samples as fit into these.

@@ -9,7 +9,9 @@ from ftprof.profiler.record import AblationPair, LoraKind, ModuleTrace, RunRecor
 from tests.profiler.test_ledger import record
 
 
-def modules(phase: str, share: float, scenario: str = "single") -> ModuleTrace:
+def modules(
+    phase: str, share: float, scenario: str = "single", displaced: float | None = None, wrapper: float | None = None
+) -> ModuleTrace:
     return ModuleTrace(
         scenario=scenario,
         phase=phase,  # type: ignore[arg-type]
@@ -18,6 +20,8 @@ def modules(phase: str, share: float, scenario: str = "single") -> ModuleTrace:
         untraced_s=1.0,
         lora_kinds=(LoraKind(target="q_proj", base_s=0.5, a_s=0.1, b_s=0.1, rest_s=0.2),),
         lora_shares=tuple(share + wobble for wobble in (-0.01, 0.0, 0.01) * 4),
+        displaced_shares=() if displaced is None else (displaced,) * 3,
+        wrapper_shares=() if wrapper is None else (wrapper,) * 3,
     )
 
 
@@ -50,6 +54,23 @@ def test_both_ways_side_by_side() -> None:
     assert (lora.agree, lora.advice) == (True, "merge")
     assert "Of it 20 % is the adapter's mathematics, 5 % PEFT's wrapper." in lora.explanation
     assert [target.target for target in lora.targets] == ["q_proj"]
+
+
+def test_what_falls_to_others_is_said() -> None:
+    lora = lora_summary(record(modules=(modules("decode", 0.21, displaced=0.05),)), "single", "decode")
+    assert lora is not None and lora.attributed
+    assert lora.attributed.share == pytest.approx(0.21)
+    assert "Another 5 % that they take falls to the layers after them" in lora.explanation
+    assert "less what falls to the layers after it" in lora.attributed.how
+
+
+@pytest.mark.parametrize(("wrapper", "agree"), [(0.04, True), (0.0, False), (None, None)])
+def test_an_adapter_that_is_only_off_keeps_its_wrappers(wrapper: float | None, agree: bool | None) -> None:
+    """Timed modules hold the wrappers' time, a disabled adapter does not show it."""
+    away = (pair("decode", "disabled", 0.20),)
+    lora = lora_summary(record(modules=(modules("decode", 0.24, wrapper=wrapper),), ablation=away), "single", "decode")
+    assert lora is not None
+    assert lora.agree is agree
 
 
 def test_two_ways_that_differ_are_said_to() -> None:

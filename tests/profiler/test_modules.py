@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import torch
 
+from ftprof.profiler.adapter_switch import set_adapter
 from ftprof.profiler.forward_timer import spans, timed_forwards
 from ftprof.profiler.module_kinds import module_kind
-from ftprof.profiler.modules import sites, trace_modules
+from ftprof.profiler.modules import is_lora_layer, sites, trace_modules
 from ftprof.profiler.record import ModuleTrace
 from ftprof.profiler.windows import Run
 from tests.profiler.tiny_models import (
@@ -35,7 +36,13 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def traced(model: Any, run: Run, untraced: dict[str, float] | None = None, repeats: int = 2) -> tuple[ModuleTrace, ...]:
+def traced(
+    model: Any,
+    run: Run,
+    untraced: dict[str, float] | None = None,
+    repeats: int = 2,
+    switch: Callable[[bool], None] | None = None,
+) -> tuple[ModuleTrace, ...]:
     return trace_modules(
         model,
         run,
@@ -44,6 +51,7 @@ def traced(model: Any, run: Run, untraced: dict[str, float] | None = None, repea
         untraced=untraced or {},
         machine=machine(),
         repeats=repeats,
+        switch=switch,
     )
 
 
@@ -51,12 +59,12 @@ def seconds(trace: ModuleTrace) -> dict[str, float]:
     return {total.kind: total.self_s for total in trace.modules}
 
 
-def slowed(module: torch.nn.Module, wait_s: float) -> None:
+def slowed(module: torch.nn.Module, wait_s: float | Callable[[], float]) -> None:
     """Make every call of the module's class-level forward wait, as a slow kernel would."""
     original: Callable[..., Any] = module.forward
 
     def waiting(*args: Any, **kwargs: Any) -> Any:
-        busy_wait(wait_s)
+        busy_wait(wait_s() if callable(wait_s) else wait_s)
         return original(*args, **kwargs)
 
     module.__dict__["forward"] = waiting
@@ -142,6 +150,45 @@ def test_there_is_a_share_for_every_token_and_unit() -> None:
     assert len(prefill.lora_shares) == 3
     assert len(decode.lora_shares) == 3 * 4
     assert all(0 < share < 1 for share in decode.lora_shares)
+
+
+def test_what_falls_to_other_layers_is_not_loras() -> None:
+    """The layer after LoRA's waits whenever the adapter is off: removing it would gain that much less."""
+    model = lora_llama(["down_proj"])
+    asked = [True]
+
+    def switch(on: bool) -> None:
+        asked.append(on)
+        set_adapter(model, on)
+
+    for layer in model.base_model.model.model.layers:
+        slowed(layer.mlp.down_proj.lora_B["default"], 3e-3)
+        slowed(layer.input_layernorm, lambda: 0.0 if asked[-1] else 2e-3)
+    run = generation(model)
+    raw, net = traced(model, run)[1], traced(model, run, switch=switch)[1]
+    waits = LAYERS * 2e-3 / net.wrapped_s
+    assert min(net.displaced_shares) == pytest.approx(waits, rel=0.5)
+    assert max(net.lora_shares) < min(raw.lora_shares)
+    assert len(net.wrapper_shares) == 2
+    assert asked == [True, True, False, False, True, False, True], "the last time off is for the wrappers alone"
+    assert not any(layer.disable_adapters for layer in lora_layers(model)), "left on"
+
+
+def test_an_adapter_is_on_again_after_a_failure() -> None:
+    model = lora_llama(["q_proj"])
+
+    def failing() -> tuple[int, ...]:
+        if lora_layers(model)[0].disable_adapters:
+            raise RuntimeError("out of memory")
+        return generation(model)()
+
+    with pytest.raises(RuntimeError, match="out of memory"):
+        traced(model, failing, switch=lambda on: set_adapter(model, on))
+    assert not any(layer.disable_adapters for layer in lora_layers(model))
+
+
+def lora_layers(model: Any) -> list[Any]:
+    return [module for module in model.modules() if is_lora_layer(module)]
 
 
 def test_without_an_adapter_there_is_no_share() -> None:

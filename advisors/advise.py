@@ -34,12 +34,24 @@ class Advised(msgspec.Struct, frozen=True, kw_only=True):
     checked: tuple[str, ...] = ()
 
 
+LACKING = {"adapter": "no adapter is loaded", "load": "the cold load was not measured", "ops": "nothing was traced"}
+"""Why a part of the record is missing, where it can be said better than by its name."""
+
+
 def applies(rule: Rule, record: RunRecord) -> bool:
     """Whether the rule is for this task and engine, and the record has the parts that it needs."""
+    return inapplicable(rule, record) is None
+
+
+def inapplicable(rule: Rule, record: RunRecord) -> str | None:
+    """Why the rule has nothing to say about this record, or None."""
     task = record.workload.task if record.workload else None
+    if task is not None and task not in rule.tasks:
+        return f"it is not for {task}"
     if record.model is not None and record.model.engine not in rule.engines:
-        return False
-    return (task is None or task in rule.tasks) and all(getattr(record, part) is not None for part in rule.needs)
+        return f"it reads {', '.join(sorted(rule.engines))}, and the model runs on {record.model.engine}"
+    missing = [part for part in rule.needs if getattr(record, part) is None]
+    return LACKING.get(missing[0], f"{missing[0]} was not measured") if missing else None
 
 
 def within(max_loss: Safety, rules: Iterable[Rule]) -> tuple[list[Rule], list[Rule]]:

@@ -192,6 +192,8 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     variables: dict[str, str] = {}
     start_method: str = ""
     fingerprint: str = ""
+    commit: str = ""
+    """Hash of the commit that was built or checked out where the command ran."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -229,6 +231,8 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     advice: tuple[AdviceEntry, ...] = ()
     checked: tuple[str, ...] = ()
     """Rules that found nothing, or nothing worth doing, as sentences with their figures."""
+    not_applicable: tuple[str, ...] = ()
+    """Rules that are not for this model, or lacked what they need, as sentences with the reason."""
     trials: tuple[Trial, ...] = ()
     final: Final | None = None
     trust: Trust | None = None

@@ -242,7 +242,7 @@ def complete(
     if len(original.workload.scenarios) > 1:
         original.workload = _sized(context, handle, original.workload, "batch")
     record = msgspec.structs.replace(quick, workload=original.workload)
-    controls = _controls(context, original, opened.loaded)
+    controls, second = _controls(context, original, opened.loaded)
     decisive = _decisive(context, original.workload)
     if opened.loaded.adapter is not None and decisive != "single":
         context.progress.stage("the adapter on and off")
@@ -255,7 +255,7 @@ def complete(
     else:
         record = msgspec.structs.replace(record, padding=handle.call("padding", "single", timeout_s=context.patience()))
     record = experiments(context, handle, record, decisive)
-    load = _load_split(opened, controls["single"], file_bytes)
+    load = _load_split(opened, second, controls["single"], file_bytes)
     frames = handle.call("frames", "single", 1, TRACE_TOKENS, timeout_s=context.patience())
     return (
         msgspec.structs.replace(
@@ -272,19 +272,20 @@ def complete(
     )
 
 
-def _controls(context: Context, original: Variant, loaded: Loaded) -> dict[str, Samples]:
-    """The baseline against itself in a second process, by scenario: its samples are the baseline's timing."""
+def _controls(context: Context, original: Variant, loaded: Loaded) -> tuple[dict[str, Samples], Loaded | None]:
+    """The baseline against itself in a second process, by scenario: its samples are the baseline's timing. With it what
+    that process loaded, None where there was none."""
     context.progress.stage("timing, against a second process of the same model")
     workload = original.workload
     if not fits(loaded, context.options.memory_limit_bytes):
         context.progress.note("Memory holds one variant at a time: the control runs in one process.")
-        return _timed(context, workload, SameArm(original), SameArm(original))
+        return _timed(context, workload, SameArm(original), SameArm(original)), None
     twin = Variant(context, "control", workload)
     try:
-        return _timed(context, workload, VariantArm(original), VariantArm(twin))
+        return _timed(context, workload, VariantArm(original), VariantArm(twin)), twin.loaded
     except FtprofError as error:
         context.progress.note(f"{error.message}; the control runs in one process.")
-        return _timed(context, workload, SameArm(original), SameArm(original))
+        return _timed(context, workload, SameArm(original), SameArm(original)), None
     finally:
         twin.close()
 
@@ -333,7 +334,8 @@ def _load_timing(load: LoadSplit) -> PhaseTiming:
     return PhaseTiming(scenario="single", phase="load", time_s=Measurement(samples=(seconds,)))
 
 
-def _load_split(opened: Opened, single: Samples, file_bytes: int) -> LoadSplit:
+def _load_split(opened: Opened, second: Loaded | None, single: Samples, file_bytes: int) -> LoadSplit:
+    """The cold load in parts; `second` loaded the same files once they were in the file cache."""
     loaded = opened.loaded
     phase = "prefill" if "prefill" in single.phases else "forward"
     steady = statistics.median(single.phases[phase])
@@ -345,6 +347,7 @@ def _load_split(opened: Opened, single: Samples, file_bytes: int) -> LoadSplit:
         file_bytes=file_bytes,
         evicted=loaded.evicted,
         read_bytes=loaded.read_bytes,
+        warm_s=second.build_s + second.adapter_s if second else None,
     )
 
 

@@ -27,9 +27,9 @@ def speed_reason(ratio: Ratio | None, scenario: str, phase: str) -> str:
         return f"{phase} of the {scenario} scenario could not be measured"
     measured = f"measured {ratio.speedup:.2f}x ({ratio.low:.2f} to {ratio.high:.2f}, {ratio.pairs} pairs)"
     return {
-        "faster": f"{measured}: the gain is not proven to exceed 1 %",
+        "faster": f"{measured}: the gain is not proven to exceed 1%",
         "slower": f"{measured}: slower",
-        "equivalent": f"{measured}: no change larger than 3 %",
+        "equivalent": f"{measured}: no change larger than 3%",
         "inconclusive": f"{measured}: inconclusive",
     }[ratio.verdict]
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import platform
 from importlib import metadata
+from pathlib import Path
 
 from ftprof.advisors.audit import Environment
+from ftprof.advisors.commit import commit
 from ftprof.profiler.processes import start_method
 
 PACKAGES = (
@@ -41,4 +43,5 @@ def environment(device: str, fingerprint: str = "") -> Environment:
         variables={name: value for name, value in sorted(os.environ.items()) if name.startswith(PREFIXES)},
         start_method=start_method(device),
         fingerprint=fingerprint,
+        commit=commit(Path.cwd()),
     )

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from ftprof.advisors import baseline
-from ftprof.advisors.advise import Advised, applies
+from ftprof.advisors.advise import Advised, applies, inapplicable
 from ftprof.advisors.artefact import check_destination, save
 from ftprof.advisors.audit import Artefact, Audit, BaseDifference, Control, ModelEntry, PhaseEntry, Settings, Trial
 from ftprof.advisors.base_costs import base_differences
@@ -308,6 +308,8 @@ def _improved(context: Context, draft: Draft, best: Best, rows: RowSet, earlier:
         draft.set(advice=state.advice.entries, checked=_checked(state.advice, original.record), trials=state.trials)
 
     original = best
+    reasons = ((rule.name, inapplicable(rule, best.record)) for rule in load_rules())
+    draft.set(not_applicable=tuple(f"{name}: {reason}" for name, reason in reasons if reason))
     if not context.options.fixes:
         best, advice = advised(context, best)
         improved = Improved(best=best, advice=advice, trials=(), pairs=unloaded_pairs(context, best))

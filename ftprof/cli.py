@@ -155,7 +155,7 @@ def _audit(
     write_card(audit)
     audit = redacted(audit, prompts=prompts)
     write_reports(audit, folder)
-    _show(audit, folder, json=json, verbose=verbose)
+    _show(audit, folder, request.command, json=json, verbose=verbose)
     final = audit.final
     if request.options.save is not None and final is not None and final.changes:
         artefact = final.artefact
@@ -173,20 +173,18 @@ def _write_what_there_is(folder: Path) -> bool:
     return True
 
 
-def _show(audit: Audit, folder: Path, *, json: bool, verbose: bool) -> None:
+def _show(audit: Audit, folder: Path, command: str, *, json: bool, verbose: bool) -> None:
     if json:
         sys.stdout.write((folder / "audit.json").read_text("utf-8"))
         return
+    from ftprof.reports.next_step import next_step
     from ftprof.reports.terminal import render, render_summary
 
     console = _console()
     (render if verbose else render_summary)(audit, console)
-    console.print(f"\nExplain a rule: ftprof explain {_first_rule(audit)}", soft_wrap=True, markup=False)
+    step = next_step(audit, folder, command)
+    console.print(f"\n{step.why}: {step.command}", soft_wrap=True, markup=False)
     console.print(f"Report: {folder / 'report.html'}", soft_wrap=True, markup=False)
-
-
-def _first_rule(audit: Audit) -> str:
-    return audit.trials[0].rule if audit.trials else "unmerged-adapter"
 
 
 @app.command()

@@ -5,17 +5,21 @@ The work is done by onnxruntime-genai's own builder, in a child process whose ou
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
-import os
-import shutil
-import sys
 import time
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Any, get_args
 
 import msgspec
 
+from ftprof.profiler.build_place import (
+    Workplace,
+    copy_files,
+    described,
+    environment,
+    how_it_ended,
+    tokenizer_files,
+)
 from ftprof.profiler.built import Built, Recipe, Source, write_manifest
 from ftprof.profiler.errors import Exit, FtprofError
 from ftprof.profiler.genai_child import ANSWER, Algorithm, Answer, Job
@@ -45,11 +49,6 @@ _BUILDER: dict[str, tuple[str, ...]] = {
     "k-quant mixed": ("algo_config=k_quant_mixed",),
     "measured": (),
 }
-# The tokenizer's files, as they lie beside Hugging Face models. config.json tells some tokenizers their kind.
-_TOKENIZER = (
-    *("tokenizer*.json", "tokenizer.model", "vocab.*", "merges.txt", "special_tokens_map.json", "added_tokens.json"),
-    *("spiece.model", "sentencepiece.bpe.model", "tekken.json", "chat_template*", "config.json"),
-)
 _VERSIONS = (
     *("onnxruntime-genai-cuda", "onnxruntime-genai", "onnxruntime-gpu", "onnxruntime"),
     *("onnx", "onnx-ir", "transformers", "torch"),
@@ -72,24 +71,21 @@ def build_genai(recipe: Recipe, source: Source, target: Path, threads: int) -> B
     algorithm = _refuse(recipe, source, target)
     refuse_unsupported(settings, Path(source.directory))
     needed = int(source.facts.parameters * _BYTES[recipe.precision])
+    place = Workplace(target, needed)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(target)
-        _check_space(target.parent, needed)
-        with _Workplace(target) as work:
-            answer = _run(_job(recipe, source, work, algorithm), source, work, threads, needed)
-            _copy_tokenizer(source, work.folder)
+        with place as work:
+            answer = _run(_job(recipe, source, work, algorithm), source, work, threads)
+            # config.json tells some tokenizers their kind.
+            copy_files(tokenizer_files(source, "config.json"), work.folder)
             graph = work.folder / GRAPH
             _configure(work.folder, source, settings, threads)
             notes = [*graph_notes(graph, tied=source.facts.tied), *_notes(answer, algorithm)]
-            sampling = sampling_note(settings)
-            built = _built(recipe, source, work.folder, begin, [*notes, *([sampling] if sampling else [])])
+            notes += [note] if (note := sampling_note(settings)) else []
+            built = described(recipe, source, work.folder, time.perf_counter() - begin, _VERSIONS, notes)
             write_manifest(built, work.folder)
             work.folder.rename(target)
     except OSError as error:
-        raise FtprofError(
-            f"cannot write {target} ({needed / 1e6:.0f} MB): {error.strerror or error}", "choose another directory"
-        ) from error
+        raise place.unwritable(error) from error
     return built
 
 
@@ -119,50 +115,7 @@ def _refuse(recipe: Recipe, source: Source, target: Path) -> Algorithm:
     return algorithm  # type: ignore[return-value]
 
 
-def _check_space(folder: Path, needed: int) -> None:
-    free = shutil.disk_usage(folder).free
-    if free < needed:
-        raise FtprofError(
-            f"building needs about {needed / 1e6:.0f} MB in {folder}, and {free / 1e6:.0f} MB are free",
-            "free some space, or let --out lie on another disk",
-        )
-
-
-class _Workplace:
-    """A neighbour of the target that holds the job, the builder's cache and output, and what is built."""
-
-    def __init__(self, target: Path) -> None:
-        self.root = target.with_name(f".{target.name}.{os.getpid()}.part")
-        self.folder = self.root / "built"
-        self.log = target.with_name(f"{target.name}.log")
-
-    def __enter__(self) -> Self:
-        self.root.mkdir()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self.root, ignore_errors=True)
-
-
-def _sweep(target: Path) -> None:
-    """Remove what builds of this target left that were killed."""
-    for left in target.parent.glob(f".{target.name}.*.part"):
-        process = left.name.split(".")[-2]
-        if process.isdigit() and int(process) != os.getpid() and not _alive(int(process)):
-            shutil.rmtree(left, ignore_errors=True)
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _job(recipe: Recipe, source: Source, work: _Workplace, algorithm: Algorithm) -> Job:
+def _job(recipe: Recipe, source: Source, work: Workplace, algorithm: Algorithm) -> Job:
     given = recipe.options
     options = list(_BUILDER[algorithm])
     options += [f"{name}={given[name]}" for name in ("accuracy_level", "block_size") if name in given]
@@ -185,60 +138,36 @@ def _job(recipe: Recipe, source: Source, work: _Workplace, algorithm: Algorithm)
     )
 
 
-def _run(job: Job, source: Source, work: _Workplace, threads: int, needed: int) -> Answer:
-    """Run the child; its answer, where that is a good one."""
+def _run(job: Job, source: Source, work: Workplace, threads: int) -> Answer:
+    """Run the child; its answer, where that is a good one. What the builder printed stays beside the target if not."""
+    log = work.target.with_name(f"{work.target.name}.log")
     (work.root / "job.json").write_bytes(msgspec.json.encode(job))
-    code = run_job(CHILD, work.root / "job.json", work.log, _environment(work.root, threads), IMPORTS)
+    code = run_job(CHILD, work.root / "job.json", log, environment(work.root, threads), IMPORTS)
     path = work.root / ANSWER
     answer = msgspec.json.decode(path.read_bytes(), type=Answer) if path.is_file() else None
     if answer is None or answer.error is not None:
-        raise _failure(answer, code, source, work, needed)
-    work.log.unlink(missing_ok=True)
+        raise _failure(answer, code, source, work, log)
+    log.unlink(missing_ok=True)
     return answer
 
 
-def _failure(answer: Answer | None, code: int, source: Source, work: _Workplace, needed: int) -> FtprofError:
+def _failure(answer: Answer | None, code: int, source: Source, work: Workplace, log: Path) -> FtprofError:
     """What the builder's end means for a person."""
-    name, text = source.facts.architecture, work.log.read_text("utf-8", errors="replace")
+    name, text = source.facts.architecture, log.read_text("utf-8", errors="replace")
     at = f" at {place}" if (place := where(text)) else ""
     if answer is None:
-        how = f"was killed by signal {-code}, probably for want of memory" if code < 0 else f"ended with code {code}"
         hint = f"its output ended with: {last_line(text) or 'nothing'}"
-        return FtprofError(f"building {name} for onnxruntime-genai {how}{at}", hint)
+        return FtprofError(f"building {name} for onnxruntime-genai {how_it_ended(code)}{at}", hint)
     if answer.no_space:
-        free = shutil.disk_usage(work.root).free
-        return FtprofError(
-            f"the disk of {work.root.parent} filled up{at}: building needs about {needed / 1e6:.0f} MB, and "
-            f"{free / 1e6:.0f} MB are free now",
-            "free some space, or let --out lie on another disk",
-        )
+        return work.filled_up(at)
     if answer.unsupported:
         return FtprofError(
             f"onnxruntime-genai's builder does not know {name}", f"stay with PyTorch; it builds {_SUPPORTED}"
         )
     return FtprofError(
         f"building {name} for onnxruntime-genai failed{at}: {answer.error}",
-        f"keep it on PyTorch, or try another version of onnxruntime-genai; the builder's output is in {work.log}",
+        f"keep it on PyTorch, or try another version of onnxruntime-genai; the builder's output is in {log}",
     )
-
-
-def _environment(scratch: Path, threads: int) -> dict[str, str]:
-    """The child imports what we can import, makes its temporary files on the target's disk, and asks no network."""
-    return os.environ | {
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-        "TMPDIR": str(scratch),
-        "HF_HUB_OFFLINE": "1",
-        "ORT_DISABLE_TELEMETRY": "1",
-        "OMP_NUM_THREADS": str(threads),
-        "TOKENIZERS_PARALLELISM": "false",
-    }
-
-
-def _copy_tokenizer(source: Source, folder: Path) -> None:
-    """The files as they are, over what the builder wrote, so that texts get the ids that they had."""
-    found = [path for pattern in _TOKENIZER for path in Path(source.directory).glob(pattern) if path.is_file()]
-    for path in found:
-        shutil.copyfile(path, folder / path.name)
 
 
 def _configure(folder: Path, source: Source, settings: dict[str, Any], threads: int) -> None:
@@ -270,23 +199,3 @@ def _notes(answer: Answer, algorithm: Algorithm) -> list[str]:
             f"{len(found.left_out)} layers were not rated within the time: {', '.join(map(str, found.left_out))}."
         )
     return said
-
-
-def _built(recipe: Recipe, source: Source, folder: Path, begin: float, notes: list[str]) -> Built:
-    return Built(
-        recipe=recipe,
-        task=source.task,
-        source=source.facts,
-        seconds=time.perf_counter() - begin,
-        size_bytes=sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
-        eos_ids=source.eos_ids,
-        versions={name: version for name in _VERSIONS if (version := _version(name))},
-        notes=tuple(notes),
-    )
-
-
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None

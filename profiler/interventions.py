@@ -11,7 +11,7 @@ from statistics import fmean, median
 from typing import NamedTuple
 
 from ftprof.profiler.diagnosis import Bound
-from ftprof.profiler.record import Doubling, RunRecord
+from ftprof.profiler.record import Doubling, LoadSplit, RunRecord
 
 # Doubling the tokens multiplies the time by at least 1.7 where arithmetic is the limit, by at most 1.3 where streaming
 # the weights is, by at most 1.15 where the host is (G 1.6). As exponents of the growth, so that eight times the tokens
@@ -24,6 +24,8 @@ TESTED = ("prefill", "decode", "forward")
 # A narrow twin keeps the host's work and drops nearly all other: what it takes of the time is the host's share. Half
 # and more is needed for a bound that is the host's; a bound that is not cannot be true above two thirds.
 HOST_TWIN, NOT_HOST_TWIN = 0.5, 0.65
+IO_RELOAD = 0.4
+"""Less of the time than this, gained by having the files in memory, does not make reading them the limit."""
 
 
 class Proof(NamedTuple):
@@ -50,6 +52,8 @@ def judge(record: RunRecord, scenario: str, phase: str, bound: Bound, device_sha
 
     `device_share` is ideal compute and memory time over the phase's time. A contradiction outweighs a confirmation.
     """
+    if phase == "load":
+        return _by_warm_load(record.load, bound)
     if phase not in TESTED or bound not in ("compute", "memory", "host"):
         return Proof(None)
     found = [*_by_growth(record, scenario, phase, bound, device_share), *_by_twin(record, scenario, phase, bound)]
@@ -66,6 +70,23 @@ def twin_share(record: RunRecord, scenario: str, phase: str) -> float | None:
     return median(twin.time_s) * _batches(record, scenario, phase) / median(times) if twin and times else None
 
 
+def _by_warm_load(load: LoadSplit | None, bound: Bound) -> Proof:
+    """A cold load against one that found the files in the cache: what is gained is what reading them cost."""
+    if load is None or load.warm_s is None or not load.evicted or bound not in ("host", "io"):
+        return Proof(None)
+    cold = load.build_s + load.adapter_s + load.first_use_s
+    whole = load.import_s + cold
+    saved = max(0.0, cold - load.warm_s) / whole if whole > 0 else 0.0
+    seen = f"with its files in the file cache it took {100 * saved:.0f}% less"
+    if bound == "io" and saved >= IO_RELOAD:
+        return Proof(True, (f"Confirmed by loading it again: {seen}.",))
+    if bound == "host" and saved <= 1 - NOT_HOST_TWIN:
+        return Proof(True, (f"Confirmed by loading it again: {seen}, so reading is not what limits it.",))
+    if bound == "io" and saved < IO_RELOAD / 2:
+        return Proof(False, (f"Contradicted by loading it again: {seen}.",))
+    return Proof(None)
+
+
 def _batches(record: RunRecord, scenario: str, phase: str) -> int:
     """Passes of the model in one occurrence of a phase; a decode step is one whatever the batch."""
     workload = record.workload
@@ -79,7 +100,7 @@ def _by_twin(record: RunRecord, scenario: str, phase: str, bound: Bound) -> list
     share = twin_share(record, scenario, phase)
     if share is None:
         return []
-    seen = f"the same model with hardly any width still takes {100 * share:.0f} % of the time"
+    seen = f"the same model with hardly any width still takes {100 * share:.0f}% of the time"
     if bound == "host" and share >= HOST_TWIN:
         return [(True, f"Confirmed by a narrow twin: {seen}.")]
     if bound == "host" and share < 1 - NOT_HOST_TWIN:

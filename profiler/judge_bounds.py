@@ -83,12 +83,12 @@ def verdict_of(figures: dict[str, Bounded], broken: Iterable[str], thin: str) ->
         return "inconclusive", thin
     if open_ := [_sentence(name, figure) for name, figure in held.items() if figure.passed is None]:
         return "inconclusive", "; ".join(open_)
-    return "pass", "every figure keeps its limit with 95 % confidence"
+    return "pass", "every figure keeps its limit with 95% confidence"
 
 
 def _sentence(name: str, figure: Bounded) -> str:
     label = name.replace("_", " ")
-    told = f"{label} {figure.value:.4g} (95 % bounds {figure.low:.4g} to {figure.high:.4g})"
+    told = f"{label} {figure.value:.4g} (95% bounds {figure.low:.4g} to {figure.high:.4g})"
     if figure.passed is False:
         return f"{told} breaks the limit {figure.limit:.4g}"
     return f"{told} may or may not keep the limit {figure.limit:.4g}"

@@ -6,15 +6,19 @@ copies of the model, and must not run in a process that measures.
 
 from __future__ import annotations
 
-import importlib.metadata
-import os
-import shutil
-import sys
 import time
 from pathlib import Path
 
 import msgspec
 
+from ftprof.profiler.build_place import (
+    Workplace,
+    copy_files,
+    described,
+    environment,
+    how_it_ended,
+    tokenizer_files,
+)
 from ftprof.profiler.built import Built, Recipe, Source, write_manifest
 from ftprof.profiler.errors import Exit, FtprofError
 from ftprof.profiler.job_process import run_job
@@ -34,11 +38,6 @@ _OPTIONS: dict[str, tuple[Scalar, ...]] = {
     "reduce_range": (True, False),
     "fusions": (True, False),
 }
-# The tokenizer's files, as they lie beside Hugging Face models.
-_TOKENIZER = (
-    *("tokenizer*.json", "tokenizer.model", "vocab.*", "merges.txt", "special_tokens_map.json", "added_tokens.json"),
-    *("spiece.model", "sentencepiece.bpe.model", "tekken.json", "chat_template*"),
-)
 _VERSIONS = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime-gpu", "onnxruntime")
 # The quantiser keeps the fp32 graph and its own beside each other while it works, and then the result is written.
 _SPACE = {"fp32": 1.1, "int8": 3.0}
@@ -56,24 +55,18 @@ def build_ort(recipe: Recipe, source: Source, target: Path, threads: int) -> Bui
     begin = time.perf_counter()
     _refuse(recipe, source, target)
     needed = int(source.facts.parameters * 4 * _SPACE[recipe.precision])
-    work = target.with_name(f".{target.name}.{os.getpid()}.part")
+    place = Workplace(target, needed)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _check_space(target.parent, needed)
-        work.mkdir()
-        answer = _export(_job(recipe, source, work, threads), source, needed)
-        shutil.rmtree(work / "tmp")
-        for path in _tokenizer_files(source):
-            shutil.copyfile(path, work / path.name)
-        built = _built(recipe, source, work, answer, time.perf_counter() - begin)
-        write_manifest(built, work)
-        work.rename(target)
+        with place as work:
+            work.folder.mkdir()
+            answer = _export(_job(recipe, source, work.folder, threads), source, work)
+            copy_files(tokenizer_files(source), work.folder)
+            notes = _notes(recipe, source, answer)
+            built = described(recipe, source, work.folder, time.perf_counter() - begin, _VERSIONS, notes)
+            write_manifest(built, work.folder)
+            work.folder.rename(target)
     except OSError as error:
-        raise FtprofError(
-            f"cannot write {target} ({needed / 1e6:.0f} MB): {error.strerror or error}", "choose another directory"
-        ) from error
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+        raise place.unwritable(error) from error
     return built
 
 
@@ -91,19 +84,10 @@ def _refuse(recipe: Recipe, source: Source, target: Path) -> None:
             raise FtprofError(f"the recipe's option {key}={value} is unknown", f"use {known}", Exit.USAGE)
     if recipe.options.get("quantisation") == "static" and not source.rows:
         raise FtprofError("static quantisation needs rows to calibrate with", "give --data, or use dynamic")
-    if not _tokenizer_files(source):
+    if not tokenizer_files(source):
         raise FtprofError(f"no tokenizer in {source.directory}", "save it there: tokenizer.save_pretrained(DIR)")
     if target.exists():
         raise FtprofError(f"{target} is there already", "give a new directory", Exit.USAGE)
-
-
-def _check_space(folder: Path, needed: int) -> None:
-    free = shutil.disk_usage(folder).free
-    if free < needed:
-        raise FtprofError(
-            f"converting needs about {needed / 1e6:.0f} MB in {folder}, and {free / 1e6:.0f} MB are free",
-            "free some space, or let --out lie on another disk",
-        )
 
 
 def needs_reduced_range() -> bool:
@@ -111,12 +95,12 @@ def needs_reduced_range() -> bool:
     return not _BYTE_PRODUCTS.intersection(isa_flags())
 
 
-def _job(recipe: Recipe, source: Source, work: Path, threads: int) -> ExportJob:
+def _job(recipe: Recipe, source: Source, folder: Path, threads: int) -> ExportJob:
     options = recipe.options
     quantisation = str(options.get("quantisation", "dynamic")) if recipe.precision == "int8" else None
     return ExportJob(
         directory=source.directory,
-        output=str(work),
+        output=str(folder),
         task=source.task,
         quantisation=quantisation,
         per_channel=bool(options.get("per_channel", True)),
@@ -134,23 +118,16 @@ def _calibration(source: Source) -> tuple[str, ...]:
     return tuple(row.prompt for row in source.rows[::step][:_CALIBRATION_ROWS])
 
 
-def _export(job: ExportJob, source: Source, needed: int) -> ExportAnswer:
+def _export(job: ExportJob, source: Source, work: Workplace) -> ExportAnswer:
     """Run the child; its answer, where that is a good one."""
-    scratch = Path(job.output) / "tmp"
-    scratch.mkdir()
-    (scratch / "job.json").write_bytes(msgspec.json.encode(job))
-    log = scratch / "output.txt"
-    code = run_job(CHILD, scratch / "job.json", log, _environment(scratch, job.threads), IMPORTS)
-    free = shutil.disk_usage(scratch).free
-    found = _answer(scratch / ANSWER)
-    if (found and found.no_space) or (not (found and found.error is None) and free < _FULL):
-        raise FtprofError(
-            f"the disk of {scratch.parent.parent} filled up: the export needs about {needed / 1e6:.0f} MB there, and "
-            f"{free / 1e6:.0f} MB are left",
-            "free some space, or let --out lie on another disk",
-        )
+    (work.root / "job.json").write_bytes(msgspec.json.encode(job))
+    log = work.root / "output.txt"
+    code = run_job(CHILD, work.root / "job.json", log, environment(work.root, job.threads), IMPORTS)
+    found = _answer(work.root / ANSWER)
+    if (found and found.no_space) or (not (found and found.error is None) and work.free() < _FULL):
+        raise work.filled_up()
     if found is None:
-        raise FtprofError(f"the export of {source.facts.architecture} {_how_it_ended(code)}", _last_line(log))
+        raise FtprofError(f"the export of {source.facts.architecture} {how_it_ended(code)}", _last_line(log))
     if found.error is not None:
         at = f" at {found.where}" if found.where else ""
         raise FtprofError(
@@ -168,55 +145,16 @@ def _answer(path: Path) -> ExportAnswer | None:
         return None
 
 
-def _environment(scratch: Path, threads: int) -> dict[str, str]:
-    """The child imports what we can import, makes its temporary files on the target's disk, and asks no hub."""
-    paths = os.pathsep.join(path for path in sys.path if path)
-    return os.environ | {
-        "PYTHONPATH": paths,
-        "TMPDIR": str(scratch),
-        "HF_HUB_OFFLINE": "1",
-        "OMP_NUM_THREADS": str(threads),
-        "TOKENIZERS_PARALLELISM": "false",
-    }
-
-
-def _how_it_ended(code: int) -> str:
-    return f"was killed by signal {-code}, probably for want of memory" if code < 0 else f"ended with code {code}"
-
-
 def _last_line(log: Path) -> str:
     lines = [line.strip() for line in log.read_text("utf-8", errors="replace").splitlines() if line.strip()]
     return f"its output ended with: {lines[-1][:200] if lines else 'nothing'}"
 
 
-def _tokenizer_files(source: Source) -> list[Path]:
-    found = [path for pattern in _TOKENIZER for path in Path(source.directory).glob(pattern) if path.is_file()]
-    code = Path(source.directory).glob("*.py") if found and source.trust_remote_code else ()
-    return [*found, *code]
-
-
-def _built(recipe: Recipe, source: Source, folder: Path, answer: ExportAnswer, seconds: float) -> Built:
-    versions = {name: version for name in _VERSIONS if (version := _version(name))}
+def _notes(recipe: Recipe, source: Source, answer: ExportAnswer) -> list[str]:
     notes = [f"outputs at unseen shapes are within {answer.largest_difference:.1e} of the largest of PyTorch's"]
     if recipe.precision == "int8" and recipe.options.get("reduce_range", needs_reduced_range()):
         notes.append("weights use 7 of 8 bits, since this processor's 8-bit products would overflow")
     if recipe.options.get("quantisation") == "static":
         rows = len(_calibration(source))
         notes.append(f"calibrated on {rows} rows; the MLP's second product and the head stay in fp32")
-    return Built(
-        recipe=recipe,
-        task=source.task,
-        source=source.facts,
-        seconds=seconds,
-        size_bytes=sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
-        eos_ids=source.eos_ids,
-        versions=versions,
-        notes=tuple(notes),
-    )
-
-
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+    return notes

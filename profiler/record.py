@@ -194,6 +194,8 @@ class LoadSplit(msgspec.Struct, frozen=True, kw_only=True):
     evicted: bool
     read_bytes: int | None = None
     disk_bytes_per_s: float | None = None
+    warm_s: float | None = None
+    """Building and attaching once more in a second process, which found the files in the file cache."""
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,8 +28,8 @@ _SCALES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 
 def percent(share: float) -> str:
-    """`61 %`."""
-    return f"{100 * share:.0f} %"
+    """`61%`."""
+    return f"{100 * share:.0f}%"
 
 
 def seconds(value: float) -> str:

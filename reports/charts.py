@@ -6,12 +6,15 @@ from collections.abc import Callable
 from functools import partial
 
 from ftprof.advisors.audit import Audit
-from ftprof.profiler.diagnosis import Interval, Lora, PhaseDiagnosis
+from ftprof.profiler.diagnosis import Interval, Lora, LoraTarget, PhaseDiagnosis
 from ftprof.reports import clean, fact_tables, figures, timing_tables, units, wording
 from ftprof.reports.chart import BAR_LIMIT, LABEL_LIMIT, Chart, label_of, made
 from ftprof.reports.chart_change import change
+from ftprof.reports.chart_evidence import evidence
+from ftprof.reports.chart_limits import limits
 from ftprof.reports.chart_memory import memory
 from ftprof.reports.chart_outputs import outputs
+from ftprof.reports.chart_request import request
 from ftprof.reports.palette import CAUSES, LORA
 from ftprof.reports.summary import limiting_phase, lora_of
 from ftprof.reports.table import table
@@ -22,8 +25,11 @@ ARROW = "→"
 def charts(audit: Audit) -> dict[str, Chart]:
     """All charts for which the `cleaned` audit has numbers, by id."""
     makers: tuple[Callable[[Audit], Chart | None], ...] = (
+        request,
         causes,
+        evidence,
         roofline,
+        limits,
         before_after,
         change,
         fixes,
@@ -81,13 +87,13 @@ def _points(audit: Audit) -> list[tuple[PhaseDiagnosis, figures.Point]]:
 def roofline(audit: Audit) -> Chart | None:
     """Phases under the limits measured on this machine."""
     points = _points(audit)
-    limits = audit.machine
-    if not points or limits is None or not limits.flops_per_s or not limits.bandwidth:
+    machine = audit.machine
+    if not points or machine is None or not machine.flops_per_s or not machine.bandwidth:
         return None
-    sizes = sorted(limits.bandwidth, key=lambda entry: entry.working_set_bytes)
+    sizes = sorted(machine.bandwidth, key=lambda entry: entry.working_set_bytes)
     ends = {entry.working_set_bytes: entry for entry in (sizes[0], sizes[-1])}
     roofs = figures.Roofs(
-        flops_per_s={clean.name(dtype): rate for dtype, rate in limits.flops_per_s.items()},
+        flops_per_s={clean.name(dtype): rate for dtype, rate in machine.flops_per_s.items()},
         bytes_per_s={units.size(size): entry.bytes_per_s for size, entry in ends.items()},
     )
     draw = partial(figures.roofline, [point for _, point in points], roofs)
@@ -177,13 +183,13 @@ def fixes(audit: Audit) -> Chart | None:
 
 
 def lora(audit: Audit) -> Chart | None:
-    """Time at each kind of target of the adapter."""
+    """Time at each kind of target of the adapter, in the phase where it costs a request most."""
     cost = lora_of(audit)
-    chosen = [target for target in cost.targets if target.phase == cost.phase] if cost else []
-    chosen = chosen or (list(cost.targets) if cost else [])
-    if cost is None or not chosen:
+    phase = _dearest_phase(audit, cost) if cost else None
+    chosen = [target for target in cost.targets if target.phase == phase] if cost else []
+    if cost is None or phase is None or not chosen:
         return None
-    longest = max(target.base_s + target.a_s + target.b_s + target.rest_s for target in chosen)
+    longest = max(target.base_s + _added(target) for target in chosen)
     if longest <= 0:
         return None
     scale, unit = units.time_unit(longest)
@@ -194,13 +200,24 @@ def lora(audit: Audit) -> Chart | None:
         share = units.percent(added / sum(parts.values())) if sum(parts.values()) else units.ABSENT
         label = clean.name(target.target, LABEL_LIMIT)
         bars.append(figures.Stack(label=label, end=f"{share} LoRA", parts=parts))
-    draw = partial(figures.stacks, bars, LORA, f"Time in {unit}, per occurrence of the phase", percent=False)
-    description = "One bar for each kind of target: " + "; ".join(f"{bar.label} {bar.end}" for bar in bars)
-    return made("lora", _lora_title(audit, cost), description + ".", draw, fact_tables.lora_targets(cost))
+    what = wording.place(audit, cost.scenario, phase)
+    draw = partial(figures.stacks, bars, LORA, f"Time in {unit}: {what}", percent=False)
+    description = f"One bar for each kind of target, {what}: " + "; ".join(f"{bar.label} {bar.end}" for bar in bars)
+    most = max(chosen, key=_added)
+    title = f"LoRA adds most at {clean.name(most.target)}: {units.duration(_added(most))} of {what}"
+    return made("lora", title, description + ".", draw, fact_tables.lora_targets(cost))
 
 
-def _lora_title(audit: Audit, cost: Lora) -> str:
-    most = max(cost.targets, key=lambda target: target.a_s + target.b_s + target.rest_s)
-    where = wording.place(audit, cost.scenario, most.phase)
-    extra = most.a_s + most.b_s + most.rest_s
-    return f"LoRA adds most at {clean.name(most.target)}: {units.duration(extra)} of {where}"
+def _added(target: LoraTarget) -> float:
+    return target.a_s + target.b_s + target.rest_s
+
+
+def _dearest_phase(audit: Audit, cost: Lora) -> str | None:
+    """The phase of the objective, or for end to end the part in which the adapter costs a request most."""
+    phases = {target.phase: 0.0 for target in cost.targets}
+    if cost.phase in phases:
+        return cost.phase
+    tokens = max(audit.workload.tokens(cost.scenario), 1)
+    for target in cost.targets:
+        phases[target.phase] += _added(target) * (tokens if target.phase == "decode" else 1)
+    return max(phases, key=phases.__getitem__, default=None)

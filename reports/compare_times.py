@@ -27,7 +27,7 @@ GATES = ("e2e", "prefill", "decode", "forward")
 """Phases that can fail a build: at most three a scenario, so that few alarms are tried for. Cold load has one sample."""
 Z95, Z80 = NormalDist().inv_cdf(0.975), NormalDist().inv_cdf(0.80)
 METHOD = (
-    "Change is the ratio of the medians, head over base. Its interval adds three things: the 95 % intervals of both "
+    "Change is the ratio of the medians, head over base. Its interval adds three things: the 95% intervals of both "
     "medians (in quadrature, widened for the number of times that are judged), the larger A/A control of the two runs, "
     "and the larger of the machine's drift within the runs and the change of its measured limits between them. "
     "A regression is proven where the interval lies above no change and the change is at least {least}."

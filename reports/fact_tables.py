@@ -139,6 +139,7 @@ def loading(audit: Audit) -> Table:
         ("Building the model", units.duration(split.build_s)),
         ("Attaching the adapter", units.duration(split.adapter_s)),
         ("First use of the weights", units.duration(split.first_use_s)),
+        ("Building and attaching again, files in the file cache", units.duration(split.warm_s)),
         ("Size of the files", units.size(split.file_bytes)),
         ("Read from disk", units.size(split.read_bytes)),
         ("Speed of the disk", units.rate(split.disk_bytes_per_s, "B")),

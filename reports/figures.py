@@ -6,6 +6,7 @@ Everything is `INK` (the page's text colour), a colour of the palette with its h
 from __future__ import annotations
 
 import io
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,11 @@ ROW_IN = 0.46
 FONT_PT = 9.5
 LABELLED_SHARE = 0.11
 """Of the longest bar: a narrower part has no room for its letter and share."""
+LABEL_STEP_PT = 11.0
+LABEL_HEIGHT, LABEL_WIDTH = 0.065, 0.45
+"""A label beside a point: the step from line to line, and what it takes of the height and width of a roofline."""
+TICK_SHARE = 0.075
+"""Of an axis: two labels nearer than this run into each other."""
 # matplotlib types the names as literals, and only in its newer versions.
 SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: it can be searched, translated and read aloud
@@ -203,9 +209,12 @@ def fixes(speeds: Sequence[Speed]) -> Figure:
 def _speed_axis(axes: Axes, values: Sequence[float]) -> None:
     low, high = min([*values, 1.0]) / 1.08, max([*values, 1.0]) * 1.08
     steps = (0.1, 0.2, 0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.4, 1.6, 2, 2.5, 3, 4, 5, 7, 10, 20, 50, 100)
-    inside = [step for step in steps if low <= step <= high]
-    spacing = -(-len(inside) // 8)
-    kept = [step for step in inside if step == 1 or inside.index(step) % spacing == 0]
+    kept: list[float] = [1]
+    room = TICK_SHARE * math.log(high / low)
+    for step in sorted((step for step in steps if low <= step <= high), key=lambda step: abs(math.log(step))):
+        if all(abs(math.log(step / other)) >= room for other in kept):
+            kept.append(step)
+    kept.sort()
     axes.set_xscale("log")
     axes.set_xticks(kept, [f"{step:g}x" for step in kept])
     axes.set_xticks([], minor=True)
@@ -234,12 +243,12 @@ def roofline(points: Sequence[Point], roofs: Roofs) -> Figure:
     low = min([*intensities, 0.5 * min(roofs.flops_per_s.values()) / fastest]) / 2
     high = max([*intensities, peak / slowest]) * 4
     _roofs(axes, roofs, low, high)
-    _points(axes, points)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(low, high)
     floor = min([*(point.flops_per_s for point in points), low * slowest])
-    axes.set_ylim(floor / 2, peak * 2.2)
+    axes.set_ylim(floor / 4, peak * 2.2)
+    _points(axes, points)
     axes.set_xlabel("Arithmetic intensity, FLOP per byte")
     axes.set_ylabel("GFLOP/s")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value / 1e9:g}")
@@ -264,14 +273,37 @@ def _roofs(axes: Axes, roofs: Roofs, low: float, high: float) -> None:
 
 def _points(axes: Axes, points: Sequence[Point]) -> None:
     paints = {"prefill": ("o", "#3c9adb"), "forward": ("o", "#3c9adb"), "decode": ("^", "#c37f51")}
-    for point in points:
+    for point, level in zip(points, _levels(axes, points), strict=True):
         marker, colour = paints.get(point.letter, ("s", FAINT))
         axes.plot([point.intensity], [point.flops_per_s], marker=marker, color=colour, markersize=9, linestyle="none")
+        # The line joins what had to move away from its point.
+        joined = {"arrowstyle": "-", "color": FAINT, "linewidth": 0.8} if level else None
         axes.annotate(
             point.label,
             (point.intensity, point.flops_per_s),
-            xytext=(7, -3),
+            xytext=(9, -4 - LABEL_STEP_PT * level),
             textcoords="offset points",
             va="top",
             fontsize=8.5,
+            arrowprops=joined,
         )
+
+
+def _levels(axes: Axes, points: Sequence[Point]) -> list[int]:
+    """How many lines each label is moved down, so that no two of them lie on each other."""
+    (left, right), (bottom, top) = (map(math.log10, limits) for limits in (axes.get_xlim(), axes.get_ylim()))
+    width, height = right - left, top - bottom
+    taken: list[tuple[float, float]] = []
+    levels = {}
+    for place in sorted(range(len(points)), key=lambda place: -points[place].flops_per_s):
+        across = (math.log10(points[place].intensity) - left) / width
+        down = (math.log10(points[place].flops_per_s) - bottom) / height
+        level = 0
+        while any(
+            abs(across - other_across) < LABEL_WIDTH and abs(down - level * LABEL_HEIGHT - other_down) < LABEL_HEIGHT
+            for other_across, other_down in taken
+        ):
+            level += 1
+        taken.append((across, down - level * LABEL_HEIGHT))
+        levels[place] = level
+    return [levels[place] for place in range(len(points))]

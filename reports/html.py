@@ -28,7 +28,7 @@ def render(audit: Audit) -> str:
     audit = clean.cleaned(audit)
     style = (TEMPLATES / "report.css").read_text(encoding="utf-8").strip()
     page = (
-        _environment()
+        environment()
         .get_template("report.html")
         .render(
             audit=audit,
@@ -36,7 +36,7 @@ def render(audit: Audit) -> str:
             # The only texts that are not escaped: our own style sheet, and charts that passed the list in `svg`.
             style=Markup(style),
             charts={name: {"chart": chart, "svg": Markup(chart.svg)} for name, chart in charts(audit).items()},
-            policy=_policy(style),
+            policy=policy(style),
             digest=checksum,
             lora=lora_of(audit),
             chosen=limiting_phase(audit),
@@ -51,23 +51,23 @@ def render(audit: Audit) -> str:
     return page
 
 
-def _policy(style: str) -> str:
+def policy(style: str) -> str:
     checksum = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{checksum}'; base-uri 'none'; form-action 'none'"
 
 
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
+def environment() -> jinja2.Environment:
+    made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {"tables": timing_tables, "facts": fact_tables, "wording": wording, "units": units}
-    environment.filters |= {
+    made.globals |= {"tables": timing_tables, "facts": fact_tables, "wording": wording, "units": units}
+    made.filters |= {
         "name": clean.name,
         "sentence": wording.sentence,
         "capital": wording.capital,
     }
-    return environment
+    return made

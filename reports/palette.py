@@ -37,7 +37,7 @@ LORA = {
     "base_s": Paint(letter="", label="base layer", light="#3c9adb", dark="#75ace1"),
     "a_s": Paint(letter="A", label="LoRA A", light="#350d22", dark="#c50e61"),
     "b_s": Paint(letter="B", label="LoRA B", light="#350d22", dark="#c50e61", hatch="xx"),
-    "rest_s": Paint(letter="", label="scale, add, cast"),
+    "rest_s": Paint(letter="R", label="scale, add, cast"),
 }
 
 CLASSES = {

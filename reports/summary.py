@@ -85,7 +85,8 @@ def _context(audit: Audit) -> str:
     device = audit.machine.device if audit.machine else audit.workload.device
     hardware = f"{clean.name(cpu)} ({clean.name(device)})" if cpu else clean.name(device)
     made = f"{clean.name(units.moment(audit.created))}, ftprof {clean.name(audit.ftprof_version)}"
-    return f"{audit.model.task}, {hardware}, {made}"
+    commit = f", commit {clean.name(audit.environment.commit[:12])}" if audit.environment.commit else ""
+    return f"{audit.model.task}, {hardware}, {made}{commit}"
 
 
 def _verdict(audit: Audit) -> Verdict:
@@ -183,7 +184,7 @@ def _lora(audit: Audit) -> str:
     ways = [f"{units.share(share)} by {how}" for how, share in both if share is not None]
     if not ways:
         return f"{name} cost: not measured."
-    return f"{name}'s share of {what}: {' and '.join(ways)}{_agreement(lora)}.{_advice(lora)}"
+    return f"{name}'s share of {what}: {' and '.join(ways)}{_agreement(lora)}.{_advice(audit, lora)}"
 
 
 def _agreement(lora: Lora) -> str:
@@ -195,13 +196,21 @@ def _agreement(lora: Lora) -> str:
     return "; the two ways agree" if lora.agree else "; the two ways do not agree"
 
 
-def _advice(lora: Lora) -> str:
+def _advice(audit: Audit, lora: Lora) -> str:
+    if audit.final is not None and _merged(audit.final):
+        return " It is merged in the best variant."
     words = {
         "merge": " Merge it.",
         "merge-if-single": " Merge it if only one adapter is served.",
         "leave": " Leave it as it is.",
     }
     return words.get(lora.advice, "")
+
+
+def _merged(final: Final) -> bool:
+    """Whether the lines that load the best variant leave no adapter attached."""
+    lines = final.load_lines
+    return bool(final.changes and lines) and ("PeftModel" not in lines or "merge_and_unload" in lines)
 
 
 def _trades(audit: Audit) -> tuple[str, ...]:

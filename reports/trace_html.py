@@ -6,7 +6,7 @@ from markupsafe import Markup
 
 from ftprof.profiler.errors import Exit, FtprofError
 from ftprof.reports import units
-from ftprof.reports.html import SIZE_LIMIT_BYTES, TEMPLATES, _environment, _policy
+from ftprof.reports.html import SIZE_LIMIT_BYTES, TEMPLATES, environment, policy
 from ftprof.reports.trace_document import TraceReport
 from ftprof.reports.trace_view import FULL, view
 
@@ -14,9 +14,9 @@ from ftprof.reports.trace_view import FULL, view
 def render(document: TraceReport) -> str:
     """The whole page. FtprofError where it would be larger than the limit of all pages."""
     style = (TEMPLATES / "report.css").read_text(encoding="utf-8").strip()
-    template = _environment().get_template("trace.html")
+    template = environment().get_template("trace.html")
     # The only text that is not escaped is our own style sheet.
-    page = template.render(report=view(document, FULL), style=Markup(style), policy=_policy(style), charts={})
+    page = template.render(report=view(document, FULL), style=Markup(style), policy=policy(style), charts={})
     size = len(page.encode("utf-8", "replace"))
     if size > SIZE_LIMIT_BYTES:
         message = f"the page would be {units.size(size)}, more than the limit of {units.size(SIZE_LIMIT_BYTES)}"

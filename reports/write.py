@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import tempfile
 from pathlib import Path
@@ -59,12 +60,25 @@ def load_audit(path: Path) -> Audit:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise FtprofError(
-            f"no such file: {path}", "give the audit.json that `ftprof diagnose` wrote", Exit.USAGE
-        ) from None
+        raise FtprofError(f"no such file: {path}", _instead_of(path), Exit.USAGE) from None
     except OSError as error:
         raise FtprofError(f"cannot read {path}: {error.strerror}", "check the path and its permissions") from error
     return _decode(data, path)
+
+
+def _instead_of(path: Path) -> str:
+    """What the user may have meant by a path where nothing is: an audit with a similar name beside it."""
+    wanted = path.parent if path.name == AUDIT_NAME else path
+    try:
+        beside = [
+            path.name for path in wanted.parent.iterdir() if path.suffix == ".json" or (path / AUDIT_NAME).is_file()
+        ]
+    except OSError:
+        beside = []
+    close = difflib.get_close_matches(wanted.name, beside, n=1)
+    if close:
+        return f"did you mean {wanted.parent / close[0]}?"
+    return "give the audit.json that `ftprof diagnose` wrote"
 
 
 def _decode(data: bytes, path: Path) -> Audit:

@@ -17,18 +17,21 @@ def save_merged(sample: str, out: Path, *, dtype: str) -> None:
     import torch
 
     parts = demo_sample(sample)
-    base = load.causal_base(parts.base) if BASES[sample] == "smollm2" else load.classifier_base(parts.base)
-    model = load.with_adapter(base, parts.model).merge_and_unload(safe_merge=True)
+    model = load.with_adapter(_base(sample, parts.base), parts.model).merge_and_unload(safe_merge=True)
     # Merged first and rounded after: adding the adapter in bf16 would round every weight twice.
     _save(model.to(getattr(torch, dtype)), load.tokenizer_of(parts.base), out)
 
 
 def save_base_bf16(sample: str, out: Path) -> None:
-    """Writes the causal sample's base alone, in bf16."""
+    """Writes the sample's base alone, in bf16; a classifier's head comes with the adapter."""
     import torch
 
     base = demo_sample(sample).base
-    _save(load.causal_base(base).to(torch.bfloat16), load.tokenizer_of(base), out)
+    _save(_base(sample, base).to(torch.bfloat16), load.tokenizer_of(base), out)
+
+
+def _base(sample: str, base: Path) -> Any:
+    return load.causal_base(base) if BASES[sample] == "smollm2" else load.classifier_base(base)
 
 
 def _save(model: Any, tokenizer: Any, out: Path) -> None:

@@ -50,6 +50,13 @@ RECIPES: dict[str, Recipe] = {
         long_data=True,
         unmerged_on_bf16=True,
     ),
+    "minilm-adapter-dtype": Recipe(
+        sample=MINILM,
+        planted="an adapter that must stay apart and that PEFT loads in fp32 on a base in bf16, so every layer casts",
+        call={"keep_adapter": True, "attention": "sdpa", "padding": "longest", "order": "length", "batch_size": 16},
+        long_data=True,
+        unmerged_on_bf16=True,
+    ),
     "minilm-healthy": Recipe(
         sample=MINILM,
         planted="nothing: merged, bf16, SDPA, padded to the longest, ordered by length",

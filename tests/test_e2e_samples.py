@@ -102,7 +102,7 @@ def test_the_lora_sample_end_to_end(tmp_path: Path) -> None:
     options = Options(save=save, runtime="torch")
     try:
         audit, _ = audit_of(
-            sample.model, sample.base, sample.data, options=options, call=Call(new_tokens=12), budget_s=130.0
+            sample.model, sample.base, sample.data, options=options, call=Call(new_tokens=12), budget_s=110.0
         )
     except WorkerDied as error:
         pytest.skip(f"too slow a machine: {error.message}")
@@ -127,7 +127,7 @@ def test_the_lora_sample_end_to_end(tmp_path: Path) -> None:
 
 def test_the_classifier_sample_end_to_end() -> None:
     sample = demo_sample("minilm-tickets")
-    audit, _ = audit_of(sample.model, sample.base, sample.data, budget_s=60.0)
+    audit, _ = audit_of(sample.model, sample.base, sample.data, budget_s=48.0)
     for rule in ("padded-batches", "unmerged-adapter", "fp32-weights"):
         if any(trial.rule == rule for trial in audit.trials):
             trial_of(audit, rule)

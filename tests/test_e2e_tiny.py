@@ -80,7 +80,7 @@ def adapter_run(
     before = digest_directory(tiny_base), digest_directory(tiny_adapter)
     save = tmp_path_factory.mktemp("saved") / "model"
     audit, published = audit_of(
-        tiny_adapter, tiny_base, tiny_rows, options=Options(save=save, runtime="torch"), budget_s=60.0
+        tiny_adapter, tiny_base, tiny_rows, options=Options(save=save, runtime="torch"), budget_s=48.0
     )
     assert before == (digest_directory(tiny_base), digest_directory(tiny_adapter)), "the user's files were touched"
     return audit, published, before

@@ -21,8 +21,12 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=SAMPLES, help="this sample alone")
     parser.add_argument("--quads", type=int, default=8, help="at most so many quads of the decisive scenario")
     parser.add_argument("--new-tokens", type=int, default=32)
+    parser.add_argument("--quick", action="store_true", help="one recipe a rule and few samples: does it all run?")
     parser.add_argument("--out", type=Path, default=Path("build/engines"))
     options = parser.parse_args()
+    if options.quick:
+        options.quads, options.new_tokens = 3, 12
+        options.out = options.out.with_name(options.out.name + "-quick")
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -36,7 +40,8 @@ def _sample(name: str, options: argparse.Namespace) -> bool:
     path = options.out / f"{name}.jsonl"
     done = {(row["over"], row["candidate"]) for row in _read(path) if "over" in row}
     scratch = Path(tempfile.mkdtemp(prefix="ftprof-engines-"))
-    with opened(name, scratch, quads=options.quads, new_tokens=options.new_tokens, seconds=7200.0) as bench:
+    sizes = {"quads": options.quads, "new_tokens": options.new_tokens, "first_only": options.quick}
+    with opened(name, scratch, seconds=7200.0, **sizes) as bench:
         for row in rows_of(bench, done):
             with path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")

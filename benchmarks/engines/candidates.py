@@ -25,14 +25,14 @@ MERGED = Candidate("PyTorch, merged", (Change(rule=MERGE),), True)
 MERGED_BF16 = Candidate("PyTorch, merged, bf16", (Change(rule=MERGE), Change(rule="fp32-weights")), True)
 
 
-def converted(record: RunRecord, max_loss: Safety) -> list[Candidate]:
-    """One candidate for each recipe of each rule that converts and that is meant for this model."""
+def converted(record: RunRecord, max_loss: Safety, *, first_only: bool = False) -> list[Candidate]:
+    """One candidate for each recipe (or the first one) of each rule that converts and that is meant for this model."""
     task = record.workload.task if record.workload else ""
     found = []
     for rule in within(max_loss, load_rules())[0]:
         if rule.convert is None or task not in rule.tasks:
             continue
-        for options in rule.alternatives(record):
+        for options in rule.alternatives(record)[: 1 if first_only else None]:
             recipe = rule.convert(options)
             name = f"{recipe.runtime}, {labelled(recipe.precision, options)}"
             found.append(Candidate(name, (Change(rule=MERGE), Change(rule=rule.name, options=options)), False))

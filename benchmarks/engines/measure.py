@@ -36,10 +36,12 @@ MAX_LOSS: Safety = "int4"
 class Bench:
     """One sample, opened once: workload, machine, record, and a gate on each split."""
 
-    def __init__(self, name: str, scratch: Path, *, quads: int, new_tokens: int, seconds: float) -> None:
+    def __init__(
+        self, name: str, scratch: Path, *, quads: int, new_tokens: int, seconds: float, first_only: bool
+    ) -> None:
         sample = demo_sample(name)
         prepare("cpu", offline=True)
-        self.quads = quads
+        self.quads, self.first_only = quads, first_only
         self.located = inspect(str(sample.model), base=str(sample.base), offline=True)
         options = Options(max_loss=MAX_LOSS)
         self.context = Context(
@@ -91,7 +93,7 @@ class Bench:
             original.close()
 
     def candidates(self) -> list[Candidate]:
-        return [AS_LOADED, MERGED_BF16, *converted(self.record, MAX_LOSS)]
+        return [AS_LOADED, MERGED_BF16, *converted(self.record, MAX_LOSS, first_only=self.first_only)]
 
     def baseline(self) -> tuple[Candidate, dict[str, Any]]:
         """The faster of merged and merged in bf16: what a competent user of PyTorch would run."""

@@ -6,6 +6,7 @@ import argparse
 import json
 import logging
 import os
+import re
 import sys
 import tempfile
 import time
@@ -61,9 +62,21 @@ def _run(path: Path, kinds: Any, seed: int, quick: bool, minutes: float) -> None
             begin = time.monotonic()
             result = _one(modules[kind].run, case, machine)
             result |= {"kind": kind, "case": case.name, "took_s": time.monotonic() - begin}
+            _keep_record(result, path.parent)
             with path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(result) + "\n")
             print(f"{kind} {number}: {_line(result)}", flush=True)
+
+
+def _keep_record(result: dict[str, Any], folder: Path) -> None:
+    """Moves the record of a case that was judged wrong to a file of its own, with the label that it should get."""
+    record = result.pop("record", None)
+    if record is None:
+        return
+    (folder / "wrong").mkdir(exist_ok=True)
+    name = re.sub(r"[^a-z0-9]+", "-", result["case"].lower()).strip("-")
+    kept = {"label": result["label"], "case": result["case"], "record": json.loads(record)}
+    (folder / "wrong" / f"{name}.json").write_text(json.dumps(kept), "utf-8")
 
 
 def _one(run: Callable[[Any, Any], dict[str, Any]], case: Any, machine: Any) -> dict[str, Any]:

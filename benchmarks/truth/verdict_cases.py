@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import msgspec
 import torch
 
 from benchmarks.truth import models, stacks
@@ -176,8 +177,11 @@ def run(case: VerdictCase, machine: Machine) -> dict[str, Any]:
     with ExitStack() as stack:
         if case.plants:
             subject = _plant(case, subject, stack)
-        found = verdict(observe(subject, machine), case.phase)
+        record = observe(subject, machine)
+    found = verdict(record, case.phase)
     return {
+        # What was judged wrong is kept whole: a regression test needs the record.
+        **({"record": msgspec.json.encode(record).decode()} if found.bound != case.label else {}),
         "case": case.name,
         "label": case.label,
         "both": list(case.both),

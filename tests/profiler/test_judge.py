@@ -317,7 +317,7 @@ def test_label_agreement(rows: int, flips: int, exact: str, rounding: str, int8:
 
 def test_a_pass_on_few_rows_claims_no_proof() -> None:
     few, many = (judge_classifier("rounding", *probabilities(rows)) for rows in (60, 600))
-    assert "too few rows prove it" in few.why and "95 % confidence" in many.why
+    assert "too few rows prove it" in few.why and "95% confidence" in many.why
     assert "another label on up to 4.9% of rows" in few.not_excluded
     assert many.figures["label_agreement"].low > 0.99
 

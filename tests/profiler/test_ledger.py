@@ -145,7 +145,7 @@ def test_decode_limited_by_its_weights() -> None:
     assert decode.headroom == pytest.approx(0.8 / 1.5)
     assert (decode.flops, decode.bytes) == (2e10, 8e9)
     assert decode.traced_ratio == pytest.approx(1.2)
-    assert "matmul takes 67 % of the time, at 8 of 10 GB/s measured on this machine." in decode.evidence
+    assert "matmul takes 67% of the time, at 8 of 10 GB/s measured on this machine." in decode.evidence
     assert not decode.confirmed
 
 
@@ -162,8 +162,7 @@ def test_close_groups_are_mixed() -> None:
     decode = found(record(ops=(trace(host_s=0.95),), timing=(timing("decode", 1.95),)))
     assert decode.bound == "mixed"
     assert (
-        "no single limit (memory 51 %, host 49 %"
-        in diagnose(record(ops=(trace(host_s=0.95),)), phase="decode").headline
+        "no single limit (memory 51%, host 49%" in diagnose(record(ops=(trace(host_s=0.95),)), phase="decode").headline
     )
 
 
@@ -173,7 +172,7 @@ def test_what_the_trace_did_not_see_is_unattributed() -> None:
     assert decode.ledger.unattributed_s == pytest.approx(3.5)
     assert decode.bound == "unknown"
     assert decode.confidence is not None and decode.confidence <= 0.31
-    assert "The trace left 70 % of the time unexplained." in decode.evidence
+    assert "The trace left 70% of the time unexplained." in decode.evidence
 
 
 def test_what_it_saw_too_much_of_is_scaled_down_and_said() -> None:
@@ -181,13 +180,13 @@ def test_what_it_saw_too_much_of_is_scaled_down_and_said() -> None:
     assert decode.ledger is not None
     assert decode.ledger.total_s == pytest.approx(1.0)
     assert decode.ledger.host_s == pytest.approx(1 / 3)
-    assert any("50 % more time than there was" in sentence for sentence in decode.evidence)
+    assert any("50% more time than there was" in sentence for sentence in decode.evidence)
 
 
 def test_ops_far_from_every_limit_lower_the_confidence_and_show_in_the_headline() -> None:
     lame = record(ops=(trace((op(bytes=5e8, flops=1e6),)),), timing=(timing("decode", 1.5),))
     assert (found(lame).confidence or 1) < 0.6
-    assert diagnose(lame, phase="decode").headline.endswith("at only 5 % of the limit measured here.")
+    assert diagnose(lame, phase="decode").headline.endswith("at only 5% of the limit measured here.")
 
 
 def test_estimated_ops_lower_the_confidence() -> None:
@@ -221,7 +220,7 @@ def test_end_to_end_is_the_sum_of_its_parts() -> None:
     assert whole.ledger.unattributed_s == pytest.approx(8.0 - 0.1 - 5 * 1.5)
     assert whole.kinds["matmul"] == pytest.approx(5.0)
     assert whole.flops == pytest.approx(5 * 2e10)
-    assert whole.evidence[0] == "Decode is 75 % of it."
+    assert whole.evidence[0] == "Decode is 75% of it."
 
 
 def test_end_to_end_abstains_where_a_part_was_not_traced() -> None:
@@ -269,6 +268,26 @@ def load(**changes: Any) -> LoadSplit:
         "disk_bytes_per_s": 1e8,
     }
     return LoadSplit(**{**fields, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "confirmed", "said"),
+    [
+        ({"disk_bytes_per_s": None, "warm_s": 1.4}, True, "it took 15% less, so reading is not what limits it"),
+        ({"import_s": 0.5, "warm_s": 0.2}, True, "Confirmed by loading it again: with its files in the file cache"),
+        ({"import_s": 0.5, "warm_s": 1.9}, False, "Contradicted by loading it again"),
+        ({"warm_s": None}, False, ""),
+        ({"import_s": 0.5, "warm_s": 0.2, "evicted": False}, False, ""),
+    ],
+)
+def test_a_second_load_says_what_reading_cost(changes: dict[str, Any], confirmed: bool, said: str) -> None:
+    split = load(**changes)
+    time_s = split.import_s + split.build_s + split.adapter_s + split.first_use_s
+    seen = found(record(load=split, timing=(timing("load", time_s),)), "load")
+    assert seen.confirmed is confirmed
+    assert said in " ".join(seen.evidence)
+    if said.startswith("Contradicted"):
+        assert seen.confidence is not None and seen.confidence <= 0.5
 
 
 def test_loading_is_split_into_reading_and_the_rest() -> None:

@@ -52,7 +52,7 @@ def test_both_ways_side_by_side() -> None:
     assert lora.ablation.share == pytest.approx(0.25)
     assert lora.disabled.share == pytest.approx(0.20)
     assert (lora.agree, lora.advice) == (True, "merge")
-    assert "Of it 20 % is the adapter's mathematics, 5 % PEFT's wrapper." in lora.explanation
+    assert "Of it 20% is the adapter's mathematics, 5% PEFT's wrapper." in lora.explanation
     assert [target.target for target in lora.targets] == ["q_proj"]
 
 
@@ -60,7 +60,7 @@ def test_what_falls_to_others_is_said() -> None:
     lora = lora_summary(record(modules=(modules("decode", 0.21, displaced=0.05),)), "single", "decode")
     assert lora is not None and lora.attributed
     assert lora.attributed.share == pytest.approx(0.21)
-    assert "Another 5 % that they take falls to the layers after them" in lora.explanation
+    assert "Another 5% that they take falls to the layers after them" in lora.explanation
     assert "less what falls to the layers after it" in lora.attributed.how
 
 

@@ -264,7 +264,7 @@ def test_want_of_space_is_told_with_sizes(int8: Pair, tmp_path: Path, monkeypatc
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     _child(monkeypatch, 'import sys; open(sys.argv[1].replace("job", "answer"), "w").write("{")')
     monkeypatch.setattr(ort_build, "_FULL", usage.free + 1)  # the disk is full once the child has run
-    with pytest.raises(FtprofError, match=r"filled up: the export needs about 1 MB"):
+    with pytest.raises(FtprofError, match=r"filled up: building needs about 1 MB"):
         build(INT8, int8.source, tmp_path / "new", 1)
 
 

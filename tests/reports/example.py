@@ -213,6 +213,7 @@ def full() -> Audit:
             variables={"OMP_NUM_THREADS": "2"},
             start_method="forkserver",
             fingerprint="9b1f",
+            commit="5e1f0c" * 6 + "7a2b",
         ),
         machine=machine(),
         model=model(),
@@ -246,6 +247,7 @@ def full() -> Audit:
             "fp32-weights: predicted 0.84x (0.78 to 0.91) on single e2e: left alone",
             "padded-batches: found nothing",
         ),
+        not_applicable=("fixed-shape-export: it reads ort, and the model runs on torch",),
         trials=trials(),
         final=final(),
         trust=Trust(

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from ftprof.reports import html
+from ftprof.profiler.traces.analyse import analyse
+from ftprof.reports import html, trace_html
+from ftprof.reports.trace_document import report
+from tests.profiler.traces.chrome import write
 from tests.reports import example
 from tests.reports.hostile import CORPUS, filled
+from tests.reports.test_trace_view import steps
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -92,21 +98,77 @@ def test_silent_still_and_legible(browser: Browser, folder: Path, variant: str, 
     context.close()
 
 
-def test_without_styles_the_text_and_the_charts_remain(browser: Browser, folder: Path) -> None:
-    header = "sandbox; default-src 'none'; img-src 'self'; style-src 'self';"
-    context = browser.new_context(java_script_enabled=True)
+JENKINS = "sandbox; default-src 'none'; img-src 'self'; style-src 'self';"
+
+
+class _Served(BaseHTTPRequestHandler):
+    """Serves the example page with the header that Jenkins sets on what a build leaves."""
+
+    body = b""
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Security-Policy", JENKINS)
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    def log_message(self, *_: object) -> None:
+        """Tests are quiet."""
+
+
+@pytest.fixture(scope="module")
+def jenkins(folder: Path) -> Iterator[str]:
+    _Served.body = (folder / "full.html").read_bytes()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Served)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/report.html"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_as_jenkins_serves_it_the_text_and_the_charts_remain(browser: Browser, folder: Path, jenkins: str) -> None:
+    context = browser.new_context()
     page = context.new_page()
-    body = (folder / "full.html").read_text(encoding="utf-8")
-    page.route(
-        "**/*",
-        lambda route: route.fulfill(body=body, content_type="text/html", headers={"Content-Security-Policy": header}),
-    )
-    page.goto("http://ci.invalid/report.html")
+    page.goto(jenkins)
     assert page.locator("h2", has_text="Faster").is_visible()
-    assert page.locator("svg").count() == 8
+    charts = html.render(example.VARIANTS["full"]()).count("<svg")
+    assert charts >= 10
+    assert page.locator("svg").count() == charts
     fills = page.evaluate("[...document.querySelectorAll('svg .fill-compute')].map(e => getComputedStyle(e).fill)")
     assert fills and set(fills) == {"rgb(60, 154, 219)"}
+    served = page.evaluate("document.body.textContent")
+    page.goto((folder / "full.html").as_uri())
+    assert page.evaluate("document.body.textContent") == served
     context.close()
+    # A browser asks any server for its icon by itself; the page asks for nothing.
+    assert {path for path in _Served.asked if path != "/favicon.ico"} == {"/report.html"}
+
+
+@pytest.mark.parametrize("variant", ["full", "encoder", "bare", "hostile"])
+def test_without_scripts_the_facts_are_the_same(browser: Browser, folder: Path, variant: str) -> None:
+    seen = []
+    for enabled in (True, False):
+        context = browser.new_context(java_script_enabled=enabled)
+        page = context.new_page()
+        page.goto((folder / f"{variant}.html").as_uri())
+        seen.append((page.inner_text("body"), page.locator("svg").count(), page.locator("td").count()))
+        context.close()
+    assert seen[0] == seen[1]
+    assert len(seen[0][0]) > 500
+
+
+def test_a_trace_page_fits_a_telephone(browser: Browser, tmp_path: Path) -> None:
+    path = write(tmp_path / "long.json", steps(["aten::mm", "ampere_sgemm_128x64_tn", "void at::native::softmax"]))
+    (tmp_path / "trace.html").write_text(trace_html.render(report(analyse(path), "0")), encoding="utf-8")
+    page = browser.new_page(viewport={"width": 320, "height": 800})
+    page.goto((tmp_path / "trace.html").as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320, "the page scrolls sideways"
+    page.close()
 
 
 def test_print_opens_what_is_folded(browser: Browser, folder: Path) -> None:

@@ -95,7 +95,7 @@ def test_tables_are_tables_to_a_screen_reader(rendered: str) -> None:
 
 def test_every_chart_has_a_caption_and_its_numbers() -> None:
     figures = parse(page_of("full")).all("figure")
-    assert len(figures) == 8
+    assert len(figures) == 11
     for figure in figures:
         (chart,) = figure.all("svg")
         assert figure.all("figcaption")[0].text() == chart.all("title")[0].text()

@@ -55,7 +55,10 @@ def full_charts() -> dict[str, Chart]:
 
 def test_charts_have_findings_and_numbers() -> None:
     made = full_charts()
-    assert list(made) == ["causes", "roofline", "before-after", "change", "fixes", "lora", "memory", "outputs"]
+    assert list(made) == [
+        *("request", "causes", "evidence", "roofline", "limits", "before-after", "change", "fixes", "lora", "memory"),
+        "outputs",
+    ]
     for chart in made.values():
         assert re.search(r"\d", chart.title), "a title is a finding"
         assert chart.table.rows and chart.description

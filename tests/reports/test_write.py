@@ -88,6 +88,18 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         load_audit(tmp_path / "audit.json")
 
 
+@pytest.mark.parametrize("asked", ["ftprof-out/run-2/audit.json", "ftprof-out/run-2", "ftprof-out/old.jso"])
+def test_a_name_that_is_nearly_right_is_offered(asked: str, tmp_path: Path) -> None:
+    out = tmp_path / "ftprof-out"
+    (out / "run-1").mkdir(parents=True)
+    (out / "run-1" / "audit.json").write_text("{}")
+    (out / "old.json").write_text("{}")
+    (out / "run-3").mkdir()  # holds no audit
+    with pytest.raises(FtprofError, match="no such file") as caught:
+        load_audit(tmp_path / asked)
+    assert caught.value.hint == f"did you mean {out / ('old.json' if 'old' in asked else 'run-1')}?"
+
+
 def test_binary_rubbish(tmp_path: Path) -> None:
     (tmp_path / "audit.json").write_bytes(b"\x80\x81\xff")
     with pytest.raises(FtprofError, match="not whole JSON"):

@@ -16,6 +16,7 @@ from ftprof.advisors.plan import BATCH_TOKENS, affordable_rows, affordable_token
 from ftprof.advisors.variant import SameArm, Variant, VariantArm
 from ftprof.advisors.worker import Loaded
 from ftprof.profiler.errors import Exit, FtprofError
+from ftprof.profiler.interventions import TESTED
 from ftprof.profiler.processes import Handle, RequestFailed
 from ftprof.profiler.record import (
     AblationPair,
@@ -189,11 +190,21 @@ def experiments(context: Context, handle: Handle, record: RunRecord, scenario: s
     with suppress(RequestFailed):
         twin = handle.call("twin", TRACE_TOKENS, timeout_s=context.patience())
         record = msgspec.structs.replace(record, twin=twin or None)
+    if _doubling_s(record, scenario) > context.budget.left():
+        context.progress.note("Rows were not doubled, which confirms bounds: the budget does not allow it.")
+        return record
     with suppress(RequestFailed):
         seconds = DOUBLING_SHARE * context.budget.total_s
         doubling = handle.call("doubling", scenario, 0, TRACE_TOKENS, seconds, timeout_s=context.patience())
         record = msgspec.structs.replace(record, doubling=doubling)
     return record
+
+
+def _doubling_s(record: RunRecord, scenario: str) -> float:
+    """About what the least number of pairs takes: both sizes warmed up once and timed twice."""
+    phases = {name: statistics.median(times) for name in TESTED if (times := record.times(scenario, name))}
+    once = sum(seconds * (TRACE_TOKENS if name == "decode" else 1) for name, seconds in phases.items())
+    return 3 * (1 + 2) * once
 
 
 def _ablation(context: Context, handle: Handle, workload: Workload, scenario: str) -> tuple[AblationPair, ...]:
@@ -254,6 +265,7 @@ def complete(
         record = msgspec.structs.replace(record, padding=handle.call("padding", "batch", timeout_s=context.patience()))
     else:
         record = msgspec.structs.replace(record, padding=handle.call("padding", "single", timeout_s=context.patience()))
+    record = msgspec.structs.replace(record, timing=tuple(phase_timing(controls)))
     record = experiments(context, handle, record, decisive)
     load = _load_split(opened, second, controls["single"], file_bytes)
     frames = handle.call("frames", "single", 1, TRACE_TOKENS, timeout_s=context.patience())

@@ -42,18 +42,10 @@ RECIPES: dict[str, Recipe] = {
         planted="nothing that matters: use_cache is false in config.json alone, which generate() does not read",
         no_cache_in="config.json",
     ),
-    "smollm2-adapter-dtype": Recipe(
-        sample=SMOLLM2,
-        planted="an adapter that must stay apart and that PEFT loads in fp32 on a base in bf16, so every layer casts; "
-        "long prompts, short answers",
-        call={"keep_adapter": True, "new_tokens": 2, "batch_size": 2},
-        long_data=True,
-        unmerged_on_bf16=True,
-    ),
     "minilm-adapter-dtype": Recipe(
         sample=MINILM,
         planted="an adapter that must stay apart and that PEFT loads in fp32 on a base in bf16, so every layer casts",
-        call={"keep_adapter": True, "attention": "sdpa", "padding": "longest", "order": "length", "batch_size": 16},
+        call={"keep_adapter": True, "attention": "sdpa", "padding": "longest", "order": "length", "batch_size": 8},
         long_data=True,
         unmerged_on_bf16=True,
     ),

@@ -17,7 +17,7 @@ from benchmarks.truth.models import with_lora
 from ftprof.profiler.record import Machine
 
 BUDGET_S = 75.0
-VARIANTS = ("smollm2-merged-no-cache", "smollm2-adapter-dtype", "minilm-padded", "minilm-eager", "minilm-fp32")
+VARIANTS = ("smollm2-merged-no-cache", "minilm-adapter-dtype", "minilm-padded", "minilm-eager", "minilm-fp32")
 SAMPLES = ("smollm2-tickets", "minilm-tickets")
 # Family, width, layers, rank of the adapter, attention.
 RANDOM = (

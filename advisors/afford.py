@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import median
 
 import msgspec
 
-from ftprof.advisors.advise import gain
+from ftprof.advisors.advise import CLEARLY, gain
 from ftprof.advisors.audit import AdviceEntry
 from ftprof.advisors.baseline import LEAST_QUADS
 from ftprof.advisors.rules import get_rule
+from ftprof.advisors.stacking import MERGE
 from ftprof.profiler.record import RunRecord
 
 LOAD_S = 3.0  # a worker with its model, from the fork server
@@ -57,13 +59,49 @@ def first_affordable(
     total_s: float,
 ) -> tuple[AdviceEntry, float] | None:
     """The first entry that fits into `room_s`, and the seconds that its pairs may take: what is left is shared out over
-    those that wait. None where none fits. Where not all of them fit, the most promising goes first."""
+    those that wait. None where none fits. Where not all of them fit, the most promising goes first (`by_promise`)."""
     costs = {entry.key: cost(entry, record, objective, check_s) for entry in waiting}
     if sum(found.fixed_s + found.pairs_s for found in costs.values()) > room_s:
-        waiting = sorted(waiting, key=lambda entry: -gain(entry, objective))
+        waiting = by_promise(waiting, objective)
     for entry in waiting:
         found = costs[entry.key]
         if found.fixed_s + found.pairs_s <= room_s:
             even = room_s / len(waiting) - found.fixed_s
             return entry, min(max(even, found.pairs_s), LONGEST_SHARE * total_s, room_s - found.fixed_s)
     return None
+
+
+def by_promise(waiting: Sequence[AdviceEntry], objective: tuple[str, str]) -> list[AdviceEntry]:
+    """The entries with the one first that the fastest model in reach begins with.
+
+    A conversion rules out what it takes the place of, so it is held against all of that together: one that is not
+    clearly faster than the fixes on this runtime combined waits for them, since it builds on them and loses more.
+    """
+    rules = {entry.rule: get_rule(entry.rule) for entry in waiting}
+    logs = {entry.key: -math.log1p(-gain(entry, objective)) for entry in waiting}
+    best: dict[str, float] = {}
+    for entry in waiting:
+        best[entry.rule] = max(best.get(entry.rule, 0.0), logs[entry.key])
+    here = [name for name, rule in rules.items() if rule.convert is None]
+    # Of two that exclude each other the better one counts.
+    here = [
+        name for name in here if not any((best[name], name) < (best[other], other) for other in _excluded(name, here))
+    ]
+
+    def reach(entry: AdviceEntry) -> float:
+        rule = rules[entry.rule]
+        if rule.convert is None:
+            return math.log(CLEARLY) + sum(best[name] for name in here)
+        left = (name for name in here if name != MERGE and name not in rule.replaces)
+        return logs[entry.key] + sum(best[name] for name in left)
+
+    return sorted(waiting, key=lambda entry: (-reach(entry), -gain(entry, objective)))
+
+
+def _excluded(name: str, others: Sequence[str]) -> list[str]:
+    """Those of the others that cannot be kept beside this rule."""
+    return [
+        other
+        for other in others
+        if other != name and (other in get_rule(name).conflicts or name in get_rule(other).conflicts)
+    ]

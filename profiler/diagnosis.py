@@ -123,6 +123,8 @@ class Lora(msgspec.Struct, frozen=True, kw_only=True):
     agree: bool | None
     disabled: Share | None = None
     """Adapter disabled but still wrapped: the mathematics alone."""
+    wrapper: Share | None = None
+    """What its layers take all the same while it is disabled, by timed modules."""
     advice: Literal["merge", "merge-if-single", "leave", "unknown"] = "unknown"
     phases: tuple[LoraPhase, ...] = ()
     targets: tuple[LoraTarget, ...] = ()

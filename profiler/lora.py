@@ -42,9 +42,9 @@ def lora_summary(record: RunRecord, scenario: str = "single", phase: str = "e2e"
     by_modules, by_removal = attributed(record, scenario, phase), ablation(record, scenario, phase)
     alike = paired.agree(by_modules, by_removal) if by_modules and by_removal else None
     headline = by_removal or by_modules
-    disabled = _pairs(record, scenario, phase, "disabled")
+    disabled, left = _pairs(record, scenario, phase, "disabled"), wrapper(record, scenario, phase)
     if alike is not None and by_removal == disabled:
-        alike = _alike_disabled(by_modules, disabled, wrapper(record, scenario, phase))
+        alike = _alike_disabled(by_modules, disabled, left)
     return Lora(
         scenario=scenario,
         phase=phase,
@@ -52,6 +52,7 @@ def lora_summary(record: RunRecord, scenario: str = "single", phase: str = "e2e"
         ablation=by_removal,
         agree=alike,
         disabled=disabled,
+        wrapper=left,
         advice=paired.lora_advice(headline) if headline else "unknown",
         phases=seen,
         targets=targets(record, scenario),

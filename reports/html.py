@@ -12,6 +12,7 @@ from markupsafe import Markup
 from ftprof.advisors.audit import Audit
 from ftprof.profiler.errors import Exit, FtprofError
 from ftprof.reports import clean, fact_tables, timing_tables, units, wording
+from ftprof.reports.capacity import capacity
 from ftprof.reports.charts import charts
 from ftprof.reports.document import digest
 from ftprof.reports.summary import limiting_phase, lora_of, summarise
@@ -64,7 +65,13 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals |= {"tables": timing_tables, "facts": fact_tables, "wording": wording, "units": units}
+    made.globals |= {
+        "capacity": capacity,
+        "tables": timing_tables,
+        "facts": fact_tables,
+        "wording": wording,
+        "units": units,
+    }
     made.filters |= {
         "name": clean.name,
         "sentence": wording.sentence,

@@ -179,12 +179,20 @@ def _lora(audit: Audit) -> str:
     if lora is None:
         has = audit.model.adapter is not None or audit.workload.adapter is not None
         return f"{name} cost: not measured." if has else "LoRA: no adapter is loaded, so there is nothing to merge."
-    both = (("ablation", lora.ablation), ("attribution", lora.attributed))
+    both = ((_ablation(lora), lora.ablation), ("attribution", lora.attributed))
     what = wording.place(audit, lora.scenario, lora.phase)
     ways = [f"{units.share(share)} by {how}" for how, share in both if share is not None]
     if not ways:
         return f"{name} cost: not measured."
     return f"{name}'s share of {what}: {' and '.join(ways)}{_agreement(lora)}.{_advice(audit, lora)}"
+
+
+def _ablation(lora: Lora) -> str:
+    """How the adapter was taken away. Switched off it keeps its wrappers, which merging removes as well."""
+    if lora.ablation is None or lora.ablation != lora.disabled:
+        return "ablation"
+    stays = f", which leaves its wrappers' {units.percent(lora.wrapper.share)}" if lora.wrapper else ""
+    return f"switching it off{stays},"
 
 
 def _agreement(lora: Lora) -> str:

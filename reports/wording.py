@@ -130,19 +130,18 @@ def outputs(check: QualityCheck | None) -> str:
         return "outputs changed beyond the limit"
     if check.verdict == "inconclusive":
         return "outputs not proven the same"
-    same = unchanged(check)
-    return f"outputs unchanged ({same})" if same else f"outputs within limits{_headline_figure(check)}"
+    return unchanged(check) or f"outputs within limits{_headline_figure(check)}"
 
 
 def unchanged(check: QualityCheck) -> str:
-    """What was seen to be identical in every case that was looked at, or ""."""
+    """What was seen to be identical in every case that was looked at, or "". A label can stay while its score moves."""
     generation = check.generation
     if generation is not None:
         same = generation.prompts > 0 and generation.identical == generation.prompts
-        return f"{generation.identical} of {generation.prompts} replies identical" if same else ""
+        return f"outputs unchanged ({generation.identical} of {generation.prompts} replies identical)" if same else ""
     labels = check.figures.get("label_agreement")
     if labels is not None and labels.value == 1 and check.documents:
-        return f"{check.documents} of {check.documents} labels identical"
+        return f"labels unchanged (all {check.documents} rows)"
     return ""
 
 

@@ -22,7 +22,15 @@ class Candidate(NamedTuple):
 
 AS_LOADED = Candidate("PyTorch, as loaded", (), True)
 MERGED = Candidate("PyTorch, merged", (Change(rule=MERGE),), True)
+PADDED = "padded-batches"
 MERGED_BF16 = Candidate("PyTorch, merged, bf16", (Change(rule=MERGE), Change(rule="fp32-weights")), True)
+
+
+def in_order(candidate: Candidate) -> Candidate:
+    """The same with rows ordered by length and padded to the longest of their batch."""
+    return candidate._replace(
+        name=f"{candidate.name}, ordered by length", changes=(*candidate.changes, Change(rule=PADDED))
+    )
 
 
 def converted(record: RunRecord, max_loss: Safety, *, first_only: bool = False) -> list[Candidate]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.engines.candidates import AS_LOADED, MERGED, MERGED_BF16, Candidate, converted
+from benchmarks.engines.candidates import AS_LOADED, MERGED, MERGED_BF16, Candidate, converted, in_order
 from ftprof.advisors import baseline
 from ftprof.advisors.budget import Budget
 from ftprof.advisors.context import Context, Options, objective_of
@@ -93,7 +93,8 @@ class Bench:
             original.close()
 
     def candidates(self) -> list[Candidate]:
-        return [AS_LOADED, MERGED_BF16, *converted(self.record, MAX_LOSS, first_only=self.first_only)]
+        native = [AS_LOADED, MERGED_BF16, in_order(MERGED), in_order(MERGED_BF16)]
+        return [*native, *converted(self.record, MAX_LOSS, first_only=self.first_only)]
 
     def baseline(self) -> tuple[Candidate, dict[str, Any]]:
         """The faster of merged and merged in bf16: what a competent user of PyTorch would run."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ftprof.advisors.afford import BUILD_S, LOAD_S, cost, first_affordable
+from ftprof.advisors.afford import BUILD_S, LOAD_S, by_promise, cost, first_affordable
 from ftprof.advisors.audit import AdviceEntry, Predicted
 from ftprof.advisors.rule import PredictedRatio
 from ftprof.profiler.workload import Options
@@ -56,3 +56,27 @@ def test_nothing_is_begun_that_does_not_fit() -> None:
     assert chosen(10.0) is None
     least = cost(MERGE, causal(), SINGLE, CHECK_S)
     assert chosen(least.fixed_s + least.pairs_s) is not None
+
+
+def order(*entries: AdviceEntry) -> list[str]:
+    return [one.rule for one in by_promise(entries, SINGLE)]
+
+
+PADDED, BF16 = entry("padded-batches", 1.7), entry("fp32-weights", 1.8)
+
+
+def test_a_conversion_is_held_against_all_that_it_takes_the_place_of() -> None:
+    """Merged and in bf16 the model is 2.3 times as fast: 8 bit at 2.3 are not worth their loss, at 3.0 they are."""
+    near, clear = (entry("unquantised-weights", speedup, {"runtime": "ort"}) for speedup in (2.3, 3.0))
+    assert order(near, MERGE, BF16, PADDED) == ["fp32-weights", "padded-batches", "unmerged-adapter", near.rule]
+    assert order(MERGE, BF16, PADDED, clear)[0] == clear.rule
+    assert order(MERGE, near)[0] == near.rule, "merging alone is far behind"
+
+
+def test_fixes_that_exclude_each_other_do_not_add_up() -> None:
+    """An adapter in its base's precision and a merged one are the same 1.3 times once."""
+    dtype = entry("fp32-adapter", 1.3)
+    int8 = entry("unquantised-weights", 1.6, {"runtime": "genai"})
+    assert order(MERGE, dtype, int8)[0] == int8.rule
+    assert order(MERGE, dtype, entry(int8.rule, 1.4, int8.options))[0] != int8.rule, "but 1.3 times they are"
+    assert order(MERGE, entry("disabled-kv-cache", 1.4), int8)[0] == "disabled-kv-cache"

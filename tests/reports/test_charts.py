@@ -7,10 +7,13 @@ from msgspec.structs import replace
 
 from ftprof.advisors.audit import Audit, PhaseEntry
 from ftprof.profiler.diagnosis import LoraTarget
+from ftprof.reports import units
+from ftprof.reports.capacity import capacity
 from ftprof.reports.chart_evidence import evidence
 from ftprof.reports.chart_limits import limits
 from ftprof.reports.chart_request import request
 from ftprof.reports.charts import lora
+from ftprof.reports.compare_counts import kv_bytes_per_token
 from tests.reports.example import bare, encoder, full
 from tests.reports.parts import interval
 
@@ -81,3 +84,18 @@ def test_an_end_to_end_cost_shows_each_target_once() -> None:
     # 32 tokens at 2.4 ms are more than one prefill at 12 ms.
     assert chart.title == "LoRA adds most at q_proj: 1.20 ms of decode per token (batch of 1)"
     assert chart.description.count("q_proj") == 1
+
+
+def test_the_cache_is_computed_from_the_shape_and_held_against_free_memory() -> None:
+    audit = full()
+    assert audit.machine is not None and audit.model.facts is not None
+    shown = capacity(audit)
+    assert shown.head == ("Tokens of context", "Batch of 1", "Batch of 8", "Batch of 32")
+    a_token = kv_bytes_per_token(audit)
+    assert a_token is not None
+    assert shown.rows[0][1] == f"{units.size(512 * a_token)}, fits"
+    small = replace(audit, machine=replace(audit.machine, memory_bytes=3 * 2**30))
+    assert capacity(small).rows[-1][-1].endswith("does not fit")
+    on_gpu = replace(audit, machine=replace(audit.machine, device="cuda:0"))
+    assert "fit" not in "".join(capacity(on_gpu).rows[0])
+    assert capacity(encoder()).rows == capacity(bare()).rows == ()

@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from ftprof.profiler.comparison import Verdict
+from ftprof.profiler.diagnosis import Share
 from ftprof.reports import wording
 from ftprof.reports.summary import Verdict as Word
 from ftprof.reports.summary import summarise
@@ -109,3 +110,12 @@ def test_a_trade_is_on_the_first_screen() -> None:
 def test_a_model_that_does_not_reload_is_not_offered() -> None:
     summary = summarise(example.damaged())
     assert "do not use it" in summary.where and summary.load == ""
+
+
+def test_an_adapter_that_was_only_switched_off_keeps_its_wrappers() -> None:
+    audit = example.full()
+    assert audit.lora is not None and audit.lora.disabled is not None
+    wrapper = Share(share=0.03, low=0.02, high=0.04, n=3, how="timed modules")
+    cost = replace(audit.lora, ablation=audit.lora.disabled, wrapper=wrapper)
+    said = summarise(replace(audit, lora=cost)).lora
+    assert "19% (17% to 21%) by switching it off, which leaves its wrappers' 3.0%, and 21%" in said

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
+from ftprof.advisors.advise import ORDER
 from ftprof.advisors.context import Context
 from ftprof.advisors.variant import Variant
+from ftprof.profiler.judge_limits import ROW_OF
 from ftprof.profiler.judge_limits import Row as Limits
 from ftprof.profiler.quality import QualityCheck, Safety
 from ftprof.profiler.workload import Row
@@ -58,14 +62,13 @@ class CausalGate:
         floor = None
         if reference.floor_kl is not None and reference.floor_top1 is not None:
             floor = Floor(kl=reference.floor_kl, top1=reference.floor_top1)
-        return judge_causal(
-            safety,
-            scored.documents,
-            generation_check(reference.greedy, made.batched, reference.eos, same),
-            floor,
-            TaskScores(base_right=scored.base_right, new_right=scored.new_right),
-            limits=limits,
-        )
+        generation = generation_check(reference.greedy, made.batched, reference.eos, same)
+        task = TaskScores(base_right=scored.base_right, new_right=scored.new_right)
+
+        def judged(safety: Safety, limits: Limits) -> QualityCheck:
+            return judge_causal(safety, scored.documents, generation, floor, task, limits=limits)
+
+        return within_allowed(judged, safety, limits, self._context.options.max_loss)
 
 
 class EncoderGate:
@@ -92,18 +95,37 @@ class EncoderGate:
 
         from ftprof.profiler.judge import judge_classifier, judge_embedder
 
-        del limits  # classifiers and embedders have one row a class
         path = self._context.scratch / "candidate.npy"
         done = self._outputs(candidate, path, CHECK_SHARE, self._count)
         base, new = np.load(self._path)[:done], np.load(path)
+        most = self._context.options.max_loss
         if self._task == "embedding":
-            return judge_embedder(safety, base, new)
+            return within_allowed(lambda safety, _: judge_embedder(safety, base, new), safety, limits, most)
         # Rows without a known label say whether labels changed, not whether answers got worse.
         labels = self._labels[:done]
         known = [place for place, number in enumerate(labels) if number is not None]
         if 0 < len(known) < done:
             base, new, labels = base[known], new[known], [labels[place] for place in known]
-        return judge_classifier(safety, base, new, [n for n in labels if n is not None] if known else None)
+        right = [n for n in labels if n is not None] if known else None
+        return within_allowed(lambda safety, _: judge_classifier(safety, base, new, right), safety, limits, most)
+
+
+def within_allowed(
+    judged: Callable[[Safety, Limits], QualityCheck], safety: Safety, limits: Limits, most: Safety
+) -> QualityCheck:
+    """The check by a variant's own limits; where these leave it undecided, by those of the loss that the user allows.
+
+    One row of a hundred with another label is neither a proof that a change only rounds nor one that it harms. Whoever
+    accepts int8's loss accepts the same of bf16; a proven breach of its own limits still ends it.
+    """
+    own = judged(safety, limits)
+    if own.verdict != "inconclusive" or ORDER.index(most) <= ORDER.index(safety):
+        return own
+    allowed = judged(most, ROW_OF[most])
+    if allowed.verdict != "pass":
+        return own
+    why = f"within the limits of {most}, which --max-loss allows; by its own limits ({safety}) undecided: {own.why}"
+    return msgspec.structs.replace(allowed, why=why)
 
 
 def open_gate(context: Context, original: Variant, rows: Sequence[Row]) -> Gate:

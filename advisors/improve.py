@@ -332,6 +332,7 @@ def _judge(trial: Trial, gate: Gate, candidate: Variant, context: Context, best:
     ratio = trial.objective
     assert ratio is not None, "judged only after the objective was measured"
     why = f"{ratio.speedup:.2f}x ({ratio.low:.2f} to {ratio.high:.2f}), quality gate passed"
+    why += f" at {quality.safety}" if quality.safety != trial.safety else ""
     return msgspec.structs.replace(trial, status="kept", why=why)
 
 

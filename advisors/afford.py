@@ -18,6 +18,7 @@ from ftprof.profiler.record import RunRecord
 LOAD_S = 3.0  # a worker with its model, from the fork server
 BUILD_S = 10.0  # a 135M decoder in fp32, int8 or int4, on two cores, once the exporter is imported
 WARM = 1.3  # a short run after each switch of workers
+QUAD_RESTARTS = 3  # A B B A: three workers, unless the quad before it ended on the same side
 OTHER_PART = 0.25
 """Of the time for pairs, what the scenario that does not decide gets."""
 LONGEST_SHARE = 0.25
@@ -31,15 +32,22 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     pairs_s: float
 
 
-def cost(entry: AdviceEntry, record: RunRecord, objective: tuple[str, str], check_s: float) -> Cost:
-    """The least that a trial of `entry` takes. `check_s` is what judging one variant takes."""
+def cost(
+    entry: AdviceEntry, record: RunRecord, objective: tuple[str, str], check_s: float, restart_s: float = 0.0
+) -> Cost:
+    """The least that a trial of `entry` takes. `check_s` is what judging one variant takes, `restart_s` what changing
+    sides takes where memory holds one variant at a time."""
     built = get_rule(entry.rule).convert is not None
     scenario = objective[0]
-    pairs_s = 4 * LEAST_QUADS * _sample_s(entry, record, scenario)
+    pairs_s = LEAST_QUADS * _quad_s(entry, record, scenario, restart_s)
     for other in record.workload.scenarios if record.workload else ():
         if other.name != scenario:
-            pairs_s += 4 * _sample_s(entry, record, other.name)
+            pairs_s += _quad_s(entry, record, other.name, restart_s)
     return Cost(fixed_s=check_s + LOAD_S + (BUILD_S if built else 0.0), pairs_s=pairs_s)
+
+
+def _quad_s(entry: AdviceEntry, record: RunRecord, scenario: str, restart_s: float) -> float:
+    return 4 * _sample_s(entry, record, scenario) + QUAD_RESTARTS * restart_s
 
 
 def _sample_s(entry: AdviceEntry, record: RunRecord, scenario: str) -> float:
@@ -57,10 +65,11 @@ def first_affordable(
     check_s: float,
     room_s: float,
     total_s: float,
+    restart_s: float = 0.0,
 ) -> tuple[AdviceEntry, float] | None:
     """The first entry that fits into `room_s`, and the seconds that its pairs may take: what is left is shared out over
     those that wait. None where none fits. Where not all of them fit, the most promising goes first (`by_promise`)."""
-    costs = {entry.key: cost(entry, record, objective, check_s) for entry in waiting}
+    costs = {entry.key: cost(entry, record, objective, check_s, restart_s) for entry in waiting}
     if sum(found.fixed_s + found.pairs_s for found in costs.values()) > room_s:
         waiting = by_promise(waiting, objective)
     for entry in waiting:

@@ -34,7 +34,11 @@ TRACE_TOKENS = 4
 LEAST_QUADS = 3
 """Six pairs are the fewest that can prove anything at 95 %; they are taken even where a stage's share is spent."""
 # Shares of the budget that parts of the baseline may use.
-CONTROL_SHARE, OTHER_SHARE, ABLATION_SHARE, DOUBLING_SHARE = 0.08, 0.03, 0.018, 0.01
+CONTROL_SHARE, OTHER_SHARE, ABLATION_SHARE, EXPERIMENT_SHARE = 0.08, 0.03, 0.018, 0.01
+THREAD_PASSES = 9
+"""The fewest passes that one thread against all takes, one thread being about half as fast."""
+TOKENISER_SHOWS = 0.03
+"""Of a request; what is smaller drowns in the spread of the requests."""
 CONTROL_QUADS = 2
 """The control proves nothing; it shows what no change looks like."""
 MACHINE_S = 2.0
@@ -182,29 +186,44 @@ def traced(context: Context, handle: Handle, record: RunRecord, scenario: str, u
 
 
 def experiments(context: Context, handle: Handle, record: RunRecord, scenario: str) -> RunRecord:
-    """The record with what confirms or contradicts a bound: a narrow twin, and the rows of `scenario` twice.
+    """The record with what confirms or contradicts a bound: a narrow twin, the rows of `scenario` twice, one thread
+    against all, and requests without their tokeniser.
 
-    Either is left out where this model cannot be changed or called so.
+    Each is left out where this model cannot be changed or called so, or where the budget has no room for it.
     """
     context.progress.stage("experiments on what limits it")
     with suppress(RequestFailed):
         twin = handle.call("twin", TRACE_TOKENS, timeout_s=context.patience())
         record = msgspec.structs.replace(record, twin=twin or None)
-    if _doubling_s(record, scenario) > context.budget.left():
+    seconds = EXPERIMENT_SHARE * context.budget.total_s
+    once = _pass_s(record, scenario)
+    if 9 * once > context.budget.left():
         context.progress.note("Rows were not doubled, which confirms bounds: the budget does not allow it.")
         return record
     with suppress(RequestFailed):
-        seconds = DOUBLING_SHARE * context.budget.total_s
         doubling = handle.call("doubling", scenario, 0, TRACE_TOKENS, seconds, timeout_s=context.patience())
         record = msgspec.structs.replace(record, doubling=doubling)
+    if THREAD_PASSES * once < 2 * seconds:
+        with suppress(RequestFailed):
+            threads = handle.call("threads", scenario, 0, TRACE_TOKENS, seconds, timeout_s=context.patience())
+            record = msgspec.structs.replace(record, threads=threads or None)
+    if _tokenise_share(record, scenario) >= TOKENISER_SHOWS:
+        with suppress(RequestFailed):
+            skipped = handle.call("pretokenised", scenario, 0, seconds, timeout_s=context.patience())
+            record = msgspec.structs.replace(record, pretokenised=skipped)
     return record
 
 
-def _doubling_s(record: RunRecord, scenario: str) -> float:
-    """About what the least number of pairs takes: both sizes warmed up once and timed twice."""
+def _pass_s(record: RunRecord, scenario: str) -> float:
+    """About what one run of the batch that experiments use takes."""
     phases = {name: statistics.median(times) for name in TESTED if (times := record.times(scenario, name))}
-    once = sum(seconds * (TRACE_TOKENS if name == "decode" else 1) for name, seconds in phases.items())
-    return 3 * (1 + 2) * once
+    return sum(seconds * (TRACE_TOKENS if name == "decode" else 1) for name, seconds in phases.items())
+
+
+def _tokenise_share(record: RunRecord, scenario: str) -> float:
+    """Of a unit's time, what the tokeniser takes."""
+    whole, part = (record.times(scenario, phase) for phase in ("e2e", "tokenise"))
+    return statistics.median(part) / statistics.median(whole) if whole and part else 0.0
 
 
 def _ablation(context: Context, handle: Handle, workload: Workload, scenario: str) -> tuple[AblationPair, ...]:

@@ -39,6 +39,8 @@ PROBE_S = 8.0
 DEPTH_PROBE_S = 6.0
 # Writing the best variant, loading it again and running its own lines.
 SAVE_SHARE = 0.06
+# A worker from the fork server, before it loads.
+START_S = 0.5
 # Without fixes, the comparison with a merged copy may take this share of the budget.
 ABLATION_SHARE = 0.12
 
@@ -134,7 +136,13 @@ def improve(
     while waiting := _waiting(advice, best, tried, context, trials):
         on_change(Improved(best=best, advice=first, trials=tuple(trials), pairs=pairs))
         chosen = first_affordable(
-            waiting, best.record, best.objective, gate.seconds, _room_s(context), context.budget.total_s
+            waiting,
+            best.record,
+            best.objective,
+            gate.seconds,
+            _room_s(context),
+            context.budget.total_s,
+            _restart_s(context, best),
         )
         if chosen is None:
             trials += [unmade(left, best.changes, "not_tried", "the budget was spent") for left in waiting]
@@ -193,6 +201,20 @@ def _waiting(
 def _room_s(context: Context) -> float:
     """Seconds for trials: what is left without the final comparison and without saving the best variant."""
     return context.budget.left_for_trials() - (SAVE_SHARE * context.budget.total_s if context.options.save else 0.0)
+
+
+def _side_by_side(context: Context, best: Best) -> bool:
+    """Whether memory holds the best variant and a candidate."""
+    loaded = best.variant.loaded
+    return loaded is None or fits(loaded, context.options.memory_limit_bytes, more=1 if best.variant.up else 2)
+
+
+def _restart_s(context: Context, best: Best) -> float:
+    """Seconds that a change of sides takes: 0 where both stay up."""
+    loaded = best.variant.loaded
+    if loaded is None or _side_by_side(context, best):
+        return 0.0
+    return START_S + loaded.build_s + loaded.adapter_s + loaded.apply_s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,9 +291,7 @@ def unloaded_pairs(context: Context, best: Best) -> tuple[AblationPair, ...]:
 
 
 def _arms(context: Context, best: Best, candidate: Variant) -> tuple[VariantArm, VariantArm]:
-    loaded = best.variant.loaded
-    more = 1 if best.variant.up else 2
-    if loaded is None or fits(loaded, context.options.memory_limit_bytes, more=more):
+    if _side_by_side(context, best):
         return VariantArm(best.variant), VariantArm(candidate)
     context.progress.note("Memory holds one variant at a time: comparing in alternating blocks.")
     best.variant.close()

@@ -62,10 +62,8 @@ def _cases(record: RunRecord, step: Step, variant: str) -> tuple[ProbeCase, Prob
     if chosen is None:
         return None
     decode = step.phase == "decode"
-    # A decode step follows the prompt, whose length is what the prefill of the same scenario saw.
-    length = next(one.query for one in steps(record) if one.scenario == step.scenario and one.phase != "decode")
     low, high = (
-        ProbeCase(rule=RULE, kind="depth", shape=(layers, step.rows, length, int(decode)), variant=variant)
+        ProbeCase(rule=RULE, kind="depth", shape=(layers, step.rows, step.prompt, int(decode)), variant=variant)
         for layers in chosen
     )
     return low, high

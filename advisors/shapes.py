@@ -18,7 +18,8 @@ Batches = tuple[tuple[int, int], ...]
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """One typical pass through the model: `rows` sequences, each with `query` new tokens that see `keys` tokens.
 
-    `passes` is how many of them one occurrence of the phase holds (batches in a unit; 1 for a decode step).
+    `passes` is how many of them one occurrence of the phase holds (batches in a unit; 1 for a decode step). `prompt` is
+    the padded length of the prompts that came before, or are this pass.
     """
 
     scenario: str
@@ -26,6 +27,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     query: int
     keys: int
+    prompt: int
     passes: int = 1
 
 
@@ -77,12 +79,14 @@ def steps(record: RunRecord) -> tuple[Step, ...]:
         rows, length, passes = shape
         first = "prefill" if workload.task == CAUSAL else "forward"
         name = scenario.name
-        found.append(Step(scenario=name, phase=first, rows=rows, query=length, keys=length, passes=passes))
+        found.append(
+            Step(scenario=name, phase=first, rows=rows, query=length, keys=length, prompt=length, passes=passes)
+        )
         tokens = workload.tokens(name)
         if workload.task == CAUSAL and tokens > 1:
             # The cache grows from the prompt's length by the new tokens; its middle stands for the mean step.
             keys = length + tokens // 2
-            found.append(Step(scenario=name, phase="decode", rows=rows, query=1, keys=keys))
+            found.append(Step(scenario=name, phase="decode", rows=rows, query=1, keys=keys, prompt=length))
     return tuple(found)
 
 

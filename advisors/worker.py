@@ -36,8 +36,10 @@ if TYPE_CHECKING:
         OpTrace,
         Phase,
         PhaseWaits,
+        Pretokenised,
         ProbeCase,
         ProbeResult,
+        ThreadScaling,
     )
     from ftprof.profiler.workload import Call, Workload
 
@@ -277,6 +279,23 @@ class Service:
         if self._workload.built:
             return ()
         return time_twin(narrow_engine(self._engine), self._tokens(new_tokens), phases=self._phases)
+
+    def threads(self, scenario: str, unit: int, new_tokens: int, budget_s: float) -> tuple[ThreadScaling, ...]:
+        """The first batch of a unit with one thread and with all, by phase; none where no threads of PyTorch compute."""
+        from ftprof.profiler.thread_scaling import scale_threads
+
+        if self._workload.built or self._workload.device.startswith("cuda"):
+            return ()
+        batch, tokens = self._first(scenario, unit), self._tokens(new_tokens)
+        return scale_threads(self._engine, batch, tokens, scenario=scenario, phases=self._phases, budget_s=budget_s)
+
+    def pretokenised(self, scenario: str, unit: int, budget_s: float) -> Pretokenised:
+        """A unit with its tokeniser and without."""
+        from ftprof.profiler.pretokenised import skip_tokeniser
+
+        tokens = self._workload.tokens(scenario)
+        rows = self._unit_rows(scenario, unit)
+        return skip_tokeniser(self._engine, self._workload.task, rows, tokens, scenario=scenario, budget_s=budget_s)
 
     def doubling(self, scenario: str, unit: int, new_tokens: int, budget_s: float) -> tuple[Doubling, ...]:
         """The first batch of a unit with every row once and twice, by phase."""

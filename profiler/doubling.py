@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from ftprof.profiler.engine import Engine
+from ftprof.profiler.in_turns import in_turns
 from ftprof.profiler.record import Doubling, Phase
 from ftprof.profiler.units import stamped
-from ftprof.profiler.windows import no_collection, seconds_by_phase
+from ftprof.profiler.windows import seconds_by_phase
 
 PAIRS = 5
 TIMES = 2
@@ -29,18 +30,10 @@ def double_rows(
 ) -> tuple[Doubling, ...]:
     """Seconds per occurrence of each phase for these rows and for all of them twice, at most `PAIRS` of each.
 
-    `new_tokens` 0 is one forward. At least two pairs are taken, and no more once `budget_s` is over.
+    `new_tokens` 0 is one forward.
     """
     once, twice = (stamped(engine, engine.pad(list(ids) * times), new_tokens) for times in (1, TIMES))
-    runs: tuple[list[tuple[int, ...]], list[tuple[int, ...]]] = ([], [])
-    end = clock() + budget_s
-    with no_collection():
-        once(), twice()
-        while len(runs[0]) < PAIRS and (len(runs[0]) < 2 or clock() < end):
-            # Turned round at every pair, so that a drift of the machine's speed meets both alike.
-            order = (0, 1) if len(runs[0]) % 2 == 0 else (1, 0)
-            for which in order:
-                runs[which].append((once, twice)[which]())
+    runs = in_turns(once, twice, pairs=PAIRS, budget_s=budget_s, clock=clock)
     once_s, twice_s = (seconds_by_phase(taken, phases) for taken in runs)
     return tuple(
         Doubling(scenario=scenario, phase=phase, once_s=once_s[phase], twice_s=twice_s[phase])

@@ -1,17 +1,18 @@
 """What the experiments in a record say about a bound: confirmed, contradicted, or nothing (G 1.6). Pure.
 
-A verdict from shares alone is suspected. More tokens at once, and a twin of the model with hardly any width, change the
-work in known ways; the time must follow as the bound says it would.
+A verdict from shares alone is suspected. More tokens at once, a twin of the model with hardly any width, one thread
+instead of all, and requests without their tokeniser change the work in known ways; the time must follow as the bound
+says it would.
 """
 
 from __future__ import annotations
 
-from math import ceil, exp, log
+from math import ceil, exp, log, sqrt
 from statistics import fmean, median
 from typing import NamedTuple
 
 from ftprof.profiler.diagnosis import Bound
-from ftprof.profiler.record import Doubling, LoadSplit, RunRecord
+from ftprof.profiler.record import Doubling, LoadSplit, Machine, Pretokenised, RunRecord
 
 # Doubling the tokens multiplies the time by at least 1.7 where arithmetic is the limit, by at most 1.3 where streaming
 # the weights is, by at most 1.15 where the host is (G 1.6). As exponents of the growth, so that eight times the tokens
@@ -24,6 +25,14 @@ TESTED = ("prefill", "decode", "forward")
 # A narrow twin keeps the host's work and drops nearly all other: what it takes of the time is the host's share. Half
 # and more is needed for a bound that is the host's; a bound that is not cannot be true above two thirds.
 HOST_TWIN, NOT_HOST_TWIN = 0.5, 0.65
+TOLD_APART = 1.2
+"""Threads gain at least this many times more at arithmetic than at reading (or the reverse), else they tell nothing."""
+NEARER = 0.3
+"""How far, of the way between the two gains, a phase may lie from the one that its bound names."""
+LEAST_THREAD_GAIN = 1.5
+HOST_THREAD_GAIN = 1.1
+SKIPPED = 0.2
+"""What skipping the tokeniser saves may differ by this much from the tokeniser's own time."""
 IO_RELOAD = 0.4
 """Less of the time than this, gained by having the files in memory, does not make reading them the limit."""
 
@@ -54,9 +63,15 @@ def judge(record: RunRecord, scenario: str, phase: str, bound: Bound, device_sha
     """
     if phase == "load":
         return _by_warm_load(record.load, bound)
+    if phase == "tokenise":
+        return _by_skipping(record.pretokenised, scenario)
     if phase not in TESTED or bound not in ("compute", "memory", "host"):
         return Proof(None)
-    found = [*_by_growth(record, scenario, phase, bound, device_share), *_by_twin(record, scenario, phase, bound)]
+    found = [
+        *_by_growth(record, scenario, phase, bound, device_share),
+        *_by_twin(record, scenario, phase, bound),
+        *_by_threads(record, scenario, phase, bound, device_share),
+    ]
     against = tuple(sentence for verdict, sentence in found if not verdict)
     if against:
         return Proof(False, against)
@@ -85,6 +100,58 @@ def _by_warm_load(load: LoadSplit | None, bound: Bound) -> Proof:
     if bound == "io" and saved < IO_RELOAD / 2:
         return Proof(False, (f"Contradicted by loading it again: {seen}.",))
     return Proof(None)
+
+
+def _by_skipping(seen: Pretokenised | None, scenario: str) -> Proof:
+    """Whether a request gets shorter by the tokeniser's time once that is skipped: then nothing hides it."""
+    if seen is None or seen.scenario != scenario or not seen.whole_s:
+        return Proof(None)
+    saved = [whole - without for whole, without in zip(seen.whole_s, seen.without_s, strict=True)]
+    gain, part = median(saved), median(seen.tokenise_s)
+    error = 1.2533 * 1.4826 * median(abs(one - gain) for one in saved) / sqrt(len(saved))
+    if part <= 0 or error > SKIPPED * part:
+        return Proof(None)
+    said = f"requests whose tokens were ready took {1e3 * gain:.2f} ms less, tokenising {1e3 * part:.2f} ms"
+    if abs(gain - part) <= SKIPPED * part + error:
+        return Proof(True, (f"Confirmed by skipping it: {said}.",))
+    if gain < part / 2:
+        return Proof(False, (f"Contradicted by skipping it: {said}, so most of it is hidden behind other work.",))
+    return Proof(None)
+
+
+def _by_threads(
+    record: RunRecord, scenario: str, phase: str, bound: Bound, device_share: float
+) -> list[tuple[bool, str]]:
+    """One thread against all: the phase follows the gain of what limits it, the host's work follows neither."""
+    seen = next((one for one in record.threads or () if (one.scenario, one.phase) == (scenario, phase)), None)
+    dtype = record.model.dtype if record.model else "float32"
+    gains = _gains(record.machine, dtype)
+    if seen is None or not seen.one_s or gains is None or min(gains) < LEAST_THREAD_GAIN:
+        return []
+    ratio = exp(median(log(one / many) for one, many in zip(seen.one_s, seen.all_s, strict=True)))
+    said = f"{seen.threads} threads are {ratio:.2f} times as fast as one"
+    compute, memory = gains
+    known = f"{compute:.2f} times at arithmetic, {memory:.2f} at reading on this machine"
+    if bound == "host":
+        if ratio <= HOST_THREAD_GAIN and device_share < 0.5:
+            return [(True, f"Confirmed by threads: {said}; they are {known}.")]
+        return []
+    if max(compute / memory, memory / compute) < TOLD_APART or ratio <= HOST_THREAD_GAIN:
+        return []
+    # 0 at the gain of arithmetic, 1 at that of reading.
+    place = log(compute / ratio) / log(compute / memory)
+    away = place if bound == "compute" else 1.0 - place
+    if away <= NEARER:
+        return [(True, f"Confirmed by threads: {said}; they are {known}.")]
+    return []
+
+
+def _gains(machine: Machine | None, dtype: str) -> tuple[float, float] | None:
+    """What all threads gain over one, at arithmetic and at reading."""
+    gain = machine.thread_gain if machine else None
+    if gain is None or dtype not in gain.compute or dtype not in gain.memory:
+        return None
+    return gain.compute[dtype], gain.memory[dtype]
 
 
 def _batches(record: RunRecord, scenario: str, phase: str) -> int:

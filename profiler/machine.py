@@ -16,7 +16,8 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from ftprof.profiler.record import Bandwidth, Machine
+from ftprof.profiler.record import Bandwidth, Machine, ThreadGain
+from ftprof.profiler.thread_scaling import threads_set
 
 if TYPE_CHECKING:
     import torch
@@ -59,8 +60,9 @@ def measure_machine(threads: int | None = None, budget_s: float = 3.0) -> Machin
     if threads is not None:
         torch.set_num_threads(threads)
     with torch.inference_mode():
-        peaks = gemm_peaks(0.45 * budget_s)
-        bandwidth = bandwidth_curve(0.35 * budget_s)
+        peaks = gemm_peaks(0.40 * budget_s)
+        bandwidth = bandwidth_curve(0.30 * budget_s)
+        gain = thread_gain(0.15 * budget_s)
         dispatch = dispatch_cost()
         inside, outside = trace_cost()
         wrapper = wrapper_cost()
@@ -77,6 +79,7 @@ def measure_machine(threads: int | None = None, budget_s: float = 3.0) -> Machin
         trace_in_s=inside,
         trace_out_s=outside,
         wrapper_s=wrapper,
+        thread_gain=gain,
         measured_in_s=time.perf_counter() - started,
         fingerprint=fingerprint(),
     )
@@ -135,6 +138,30 @@ def _curve(dtype: str, sizes: list[int], budget_s: float) -> Iterator[Bandwidth]
         matrix = full[: size // (_COLUMNS * width)]
         seconds = best_of_medians(partial(torch.mv, matrix, vector), budget_s)
         yield Bandwidth(working_set_bytes=size, dtype=dtype, bytes_per_s=matrix.numel() * width / seconds)
+
+
+def thread_gain(budget_s: float) -> ThreadGain | None:
+    """What all threads gain over one at arithmetic and at reading, by element type; None where there is one only."""
+    import torch
+
+    if torch.get_num_threads() < 2:
+        return None
+    share = budget_s / (4 * len(_VECTOR_DTYPES))
+    size = min(WORKING_SETS[-1], max(WORKING_SETS[0], _memory()[1] // MEMORY_FRACTION))
+    rows = size // (_COLUMNS * 4)
+    found = ThreadGain(compute={}, memory={})
+    for dtype in _VECTOR_DTYPES:
+        a, b = _random(dtype, GEMM_SIZES[0], GEMM_SIZES[0]), _random(dtype, GEMM_SIZES[0], GEMM_SIZES[0])
+        found.compute[dtype] = _gain(partial(torch.mm, a, b), share)
+        matrix = _random(dtype, 1, _COLUMNS).expand(rows, _COLUMNS).contiguous()
+        found.memory[dtype] = _gain(partial(torch.mv, matrix, _random(dtype, _COLUMNS)), share)
+    return found
+
+
+def _gain(action: Callable[[], object], budget_s: float) -> float:
+    with threads_set(1):
+        alone = best_of_medians(action, budget_s)
+    return alone / best_of_medians(action, budget_s)
 
 
 def dispatch_cost() -> float:

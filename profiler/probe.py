@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 from itertools import cycle
 from statistics import fmean
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from ftprof.profiler.engine import Engine
+from ftprof.profiler.probe_states import States
 from ftprof.profiler.record import ProbeCase, ProbeResult
 from ftprof.profiler.workload import Call
 
@@ -28,7 +28,9 @@ MOST_CALLS = 64
 # A matrix of more elements than this sweeps the caches; what follows it would pay for that at every turn.
 SWEEPING = 4 << 20
 VALUE_SCALE = 0.02  # of weights as models have them; far from denormals, which are slow on CPUs
-Run = Callable[[], object]
+WHOLE = ("forward", "generate")
+WHOLE_WEIGHT = 3.0  # a pass takes as long as all kernels of a step together, and decides more
+Run = Callable[[], None]
 
 
 class Switchable(Engine, Protocol):
@@ -48,11 +50,16 @@ class Bench:
         self.dtype = torch.float32
         self._vocabulary = 0
         self._banks: dict[str, torch.Tensor] = {}
+        self._states = States(getattr(engine, "model", None))
         if engine is not None:
             facts = engine.facts()
             self._vocabulary = facts.vocabulary
             self.dtype = getattr(torch, facts.dtype, torch.float32)
             self.device = getattr(engine, "device", self.device)
+
+    def restore(self) -> None:
+        """The model as it was before whole passes turned it over."""
+        self._states.restore()
 
     def wait(self) -> None:
         """Until the device has done what was launched."""
@@ -80,21 +87,11 @@ class Bench:
         x = torch.randn(m, k, device=self.device).to(bank.dtype)
         copies = min(bank.numel() // (k * n), MOST_CALLS * (REPEATS + 1))
         weights = cycle([bank[place * k * n : (place + 1) * k * n].view(n, k) for place in range(copies)])
-        return lambda: torch.nn.functional.linear(x, next(weights))
 
-    def attention(self, case: ProbeCase) -> Run:
-        """transformers' own eager or SDPA path on random heads. Batches carry a mask, as padded rows do."""
-        import torch
+        def run() -> None:
+            torch.nn.functional.linear(x, next(weights))
 
-        batch, heads, kv_heads, queries, keys, size = case.shape
-        name, _, causal = case.variant.partition("-")
-        function = _attention_function(name)
-        module = SimpleNamespace(num_key_value_groups=heads // kv_heads, is_causal=bool(causal), training=False)
-        q = torch.randn(batch, heads, queries, size, device=self.device).to(self.dtype)
-        k, v = (torch.randn(batch, kv_heads, keys, size, device=self.device).to(self.dtype) for _ in range(2))
-        mask = _mask(name, causal, case.shape, q)
-
-        return lambda: function(module, q, k, v, mask, scaling=size**-0.5, dropout=0.0)
+        return run
 
     def _batch(self, engine: Switchable, rows: int, length: int) -> Any:
         import torch
@@ -105,17 +102,27 @@ class Bench:
         return engine.pad(drawn)
 
     def forward(self, case: ProbeCase) -> Run:
-        """One pass over (rows, length) random tokens."""
+        """One pass over (rows, length) random tokens, in the state of the model that the variant names."""
         engine = self._ready(use_cache=None)
         batch = self._batch(engine, *case.shape)
-        return lambda: engine.forward(batch)
+
+        def run() -> None:
+            self._states.enter(case.variant)
+            engine.forward(batch)
+
+        return run
 
     def generate(self, case: ProbeCase) -> Run:
-        """`new_tokens` greedy tokens after (rows, prompt length) random ones, with or without the cache."""
+        """`new_tokens` greedy tokens after (rows, prompt length) random ones, without the cache or in a state."""
         rows, length, new_tokens = case.shape
-        engine = self._ready(use_cache=case.variant == "cache")
+        engine = self._ready(use_cache=case.variant != "no-cache")
         batch = self._batch(engine, rows, length)
-        return lambda: engine.generate(batch, new_tokens)
+
+        def run() -> None:
+            self._states.enter(case.variant)
+            engine.generate(batch, new_tokens)
+
+        return run
 
     def _ready(self, *, use_cache: bool | None) -> Switchable:
         """The engine without fixed-length padding, so that a probe's length is what runs."""
@@ -123,34 +130,6 @@ class Bench:
             raise ValueError("whole passes can be probed on a loaded model only")
         call = msgspec.structs.replace(self.engine.call, padding="longest", pad_to=None)
         return self.engine.with_call(call if use_cache is None else msgspec.structs.replace(call, use_cache=use_cache))
-
-
-def _attention_function(name: str) -> Callable[..., object]:
-    """The function behind `attn_implementation`; Llama's eager path stands for all (fp32 softmax, shared heads)."""
-    if name == "eager":
-        from transformers.models.llama.modeling_llama import eager_attention_forward
-
-        eager: Callable[..., object] = eager_attention_forward
-        return eager
-    from transformers.integrations.sdpa_attention import sdpa_attention_forward
-
-    return sdpa_attention_forward
-
-
-def _mask(name: str, causal: str, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor | None:
-    """What transformers would hand over: eager decoders always get one, SDPA only where rows are padded."""
-    import torch
-
-    batch, _, _, queries, keys, _ = shape
-    if batch == 1 and (name == "sdpa" or not causal):
-        return None
-    allowed = torch.ones(queries, keys, dtype=torch.bool, device=like.device)
-    if causal:
-        allowed = allowed.tril(keys - queries)
-    allowed = allowed.expand(batch, 1, queries, keys)
-    if name == "sdpa":
-        return allowed
-    return torch.zeros(allowed.shape, dtype=like.dtype, device=like.device).masked_fill(~allowed, -1e4)
 
 
 def _groups(cases: Sequence[ProbeCase]) -> list[list[ProbeCase]]:
@@ -161,10 +140,8 @@ def _groups(cases: Sequence[ProbeCase]) -> list[list[ProbeCase]]:
     a small model goes apart, since it comes once a token and not after every layer.
     """
     found: dict[tuple[object, ...], list[ProbeCase]] = {}
-    for case in sorted(dict.fromkeys(cases), key=lambda case: case.kind in ("forward", "generate")):
-        alone: tuple[object, ...] = case.shape if case.kind == "attention" else ()
-        if case.kind == "linear":
-            alone = (case.shape[0], case.shape[1] * case.shape[2] > SWEEPING)
+    for case in sorted(dict.fromkeys(cases), key=lambda case: case.kind in WHOLE):
+        alone = (case.shape[0], case.shape[1] * case.shape[2] > SWEEPING) if case.kind == "linear" else ()
         found.setdefault((case.rule, case.kind, alone), []).append(case)
     return list(found.values())
 
@@ -182,11 +159,11 @@ def _timer(bench: Bench, clock: Callable[[], float]) -> Callable[[Run], float]:
 def _take_turns(
     bench: Bench, group: Sequence[ProbeCase], repeats: int, seconds: float, clock: Callable[[], float]
 ) -> list[ProbeResult]:
-    """Round robin over the variants until `repeats` or `seconds` are over, not counting the making of tensors. Within a
-    variant its shapes follow each other. Warm-ups size the samples; one counts only where it is all there is."""
+    """Round robin over the variants until `repeats` or `seconds` are over. Within a variant its shapes follow each
+    other. Warm-ups size the samples; one counts only where it is all there is."""
     timed = _timer(bench, clock)
-    runs: dict[ProbeCase, Run] = {case: getattr(bench, case.kind)(case) for case in group}
     deadline = clock() + seconds
+    runs: dict[ProbeCase, Run] = {case: getattr(bench, case.kind)(case) for case in group}
     warm = {case: timed(run) for case, run in runs.items()}
     # The first call of a short one also sets its kernel up: only the second says how short it is.
     warm = {case: timed(runs[case]) if first < SAMPLE_S else first for case, first in warm.items()}
@@ -225,10 +202,14 @@ def run_probes(
     results: list[ProbeResult] = []
     groups = _groups(cases)
     bench = Bench(engine)
-    with torch.inference_mode():
-        for number, group in enumerate(groups):
-            left = end - clock()
-            if left <= 0:
-                break
-            results += _take_turns(bench, group, repeats, left / (len(groups) - number), clock)
+    try:
+        with torch.inference_mode():
+            for number, group in enumerate(groups):
+                left = end - clock()
+                if left <= 0:
+                    break
+                weights = [WHOLE_WEIGHT if one[0].kind in WHOLE else 1.0 for one in groups[number:]]
+                results += _take_turns(bench, group, repeats, left * weights[0] / sum(weights), clock)
+    finally:
+        bench.restore()
     return tuple(results)

@@ -41,6 +41,13 @@ class Bandwidth(msgspec.Struct, frozen=True, kw_only=True):
     bytes_per_s: float
 
 
+class ThreadGain(msgspec.Struct, frozen=True, kw_only=True):
+    """How many times faster all threads are than one, by dtype: at matrix products, and at reading a large matrix."""
+
+    compute: dict[str, float]
+    memory: dict[str, float]
+
+
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """Limits measured here. `flops_per_s` is keyed by dtype; `dispatch_s` is one tiny op called from Python."""
 
@@ -56,6 +63,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     trace_in_s: float = 0.0
     trace_out_s: float = 0.0
     wrapper_s: float = 0.0
+    thread_gain: ThreadGain | None = None
+    """None with one thread, and on a GPU."""
     measured_in_s: float = 0.0
     fingerprint: str = ""
 
@@ -252,6 +261,25 @@ class Doubling(msgspec.Struct, frozen=True, kw_only=True):
     twice_s: tuple[float, ...]
 
 
+class ThreadScaling(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds per occurrence of a phase with one thread and with `threads`, taken in turns."""
+
+    scenario: str
+    phase: Phase
+    threads: int
+    one_s: tuple[float, ...]
+    all_s: tuple[float, ...]
+
+
+class Pretokenised(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds of a unit with its tokeniser and without, taken in turns, and of the tokeniser as timed inside the first."""
+
+    scenario: str
+    tokenise_s: tuple[float, ...]
+    whole_s: tuple[float, ...]
+    without_s: tuple[float, ...]
+
+
 class DeviceSample(msgspec.Struct, frozen=True, kw_only=True):
     """One NVML reading; None for what this device, its driver or a MIG slice does not answer.
 
@@ -276,15 +304,15 @@ class DeviceSample(msgspec.Struct, frozen=True, kw_only=True):
 class ProbeCase(msgspec.Struct, frozen=True, kw_only=True):
     """One thing to time before deciding.
 
-    kind `linear`: shape (m, k, n), variant a dtype. kind `attention`: shape (batch, q heads, kv heads, q length,
-    kv length, head size), variant an implementation. kind `forward`: shape (rows, length), variant "".
-    kind `generate`: shape (rows, prompt length, new tokens), variant "cache" or "no-cache".
+    kind `linear`: shape (m, k, n), variant a dtype. kind `forward`: shape (rows, length). kind `generate`: shape
+    (rows, prompt length, new tokens), variant "cache" or "no-cache". The last two also take a state of the model as
+    variant: "attention:sdpa", "adapter:bfloat16".
     kind `depth`: shape (layers, rows, length, 1 for a decode step after it, else 0), variant "runtime:precision"
     (torch:float32, genai:int8, ...): one pass of a copy of the model with that many layers.
     """
 
     rule: str
-    kind: Literal["linear", "attention", "forward", "generate", "depth"]
+    kind: Literal["linear", "forward", "generate", "depth"]
     shape: tuple[int, ...]
     variant: str = ""
 
@@ -315,6 +343,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     waits: tuple[PhaseWaits, ...] | None = None
     twin: tuple[HostTwin, ...] | None = None
     doubling: tuple[Doubling, ...] | None = None
+    threads: tuple[ThreadScaling, ...] | None = None
+    pretokenised: Pretokenised | None = None
     samples: tuple[DeviceSample, ...] | None = None
     token_energy_j: float | None = None
     device_notes: tuple[str, ...] = ()

@@ -14,16 +14,31 @@ from ftprof.profiler.workload import Row
 WARM_TOKENS = 3
 
 
-def run_causal(engine: Engine, rows: Sequence[Row], new_tokens: int) -> tuple[dict[str, float], list[Generated]]:
-    """Seconds by phase (`decode` per step of a batch; the others for the whole unit), and what was generated."""
-    start = time.perf_counter()
+def prepare(engine: Engine, rows: Sequence[Row]) -> list[Batch]:
+    """The rows' prompts, tokenised and padded in the batches that the call makes."""
     ids = engine.tokenise([row.prompt for row in rows])
-    batches = [engine.pad([ids[row] for row in batch]) for batch in plan([len(row) for row in ids], engine.call)]
-    tokenised = time.perf_counter()
+    return [engine.pad([ids[row] for row in batch]) for batch in plan([len(row) for row in ids], engine.call)]
+
+
+def compute(engine: Engine, task: str, batches: Sequence[Batch], new_tokens: int) -> list[Generated]:
+    """Everything of a unit that comes after its tokens: one forward a batch, or generation and the texts of it."""
+    if task != "causal-lm":
+        for batch in batches:
+            engine.forward(batch)
+        return []
     made = [engine.generate(batch, new_tokens) for batch in batches]
     for result in made:
         for tokens in result.tokens:
             engine.detokenise(tokens)
+    return made
+
+
+def run_causal(engine: Engine, rows: Sequence[Row], new_tokens: int) -> tuple[dict[str, float], list[Generated]]:
+    """Seconds by phase (`decode` per step of a batch; the others for the whole unit), and what was generated."""
+    start = time.perf_counter()
+    batches = prepare(engine, rows)
+    tokenised = time.perf_counter()
+    made = compute(engine, "causal-lm", batches, new_tokens)
     end = time.perf_counter()
     times = {
         "tokenise": tokenised - start,
@@ -36,14 +51,12 @@ def run_causal(engine: Engine, rows: Sequence[Row], new_tokens: int) -> tuple[di
     return times, made
 
 
-def run_encoder(engine: Engine, rows: Sequence[Row]) -> dict[str, float]:
+def run_encoder(engine: Engine, task: str, rows: Sequence[Row]) -> dict[str, float]:
     """Seconds by phase for all rows of the unit: tokenise (with padding), forward, e2e."""
     start = time.perf_counter()
-    ids = engine.tokenise([row.prompt for row in rows])
-    batches = [engine.pad([ids[row] for row in batch]) for batch in plan([len(row) for row in ids], engine.call)]
+    batches = prepare(engine, rows)
     tokenised = time.perf_counter()
-    for batch in batches:
-        engine.forward(batch)
+    compute(engine, task, batches, 0)
     end = time.perf_counter()
     return {"tokenise": tokenised - start, "forward": end - tokenised, "e2e": end - start}
 
@@ -55,7 +68,7 @@ def run_unit(engine: Engine, task: str, rows: Sequence[Row], new_tokens: int) ->
     try:
         if task == "causal-lm":
             return run_causal(engine, rows, new_tokens)[0]
-        return run_encoder(engine, rows)
+        return run_encoder(engine, task, rows)
     finally:
         gc.enable()
 

@@ -19,6 +19,10 @@ def render_machine(machine: Machine, console: Console) -> None:
     for point in machine.bandwidth:
         size = f"{point.working_set_bytes / 2**20:.0f} MiB"
         table.add_row(f"read bandwidth, {point.dtype}, {size}", f"{point.bytes_per_s / 1e9:.1f} GB/s")
+    if gain := machine.thread_gain:
+        for what, by_dtype in (("matrix product", gain.compute), ("reading", gain.memory)):
+            for dtype, times in by_dtype.items():
+                table.add_row(f"{machine.threads} threads against one, {what}, {dtype}", f"{times:.2f}x")
     table.add_row("one small op", f"{machine.dispatch_s * 1e6:.2f} µs")
     table.add_row("memory", f"{machine.memory_bytes / 2**30:.1f} GiB")
     console.print(table)

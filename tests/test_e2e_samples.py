@@ -62,7 +62,7 @@ def looked_at(variant: Variant, limits: Machine, scratch: Path) -> tuple[Advised
         opened = baseline.open_model(context, original, [])
         record = baseline.quick_look(context, original, opened, limits)
         handle = original.handle()
-        batch = [handle.call("unit", "batch", 0, 8 if located.task == "causal-lm" else None) for _ in range(3)]
+        batch = [handle.call("unit", "batch", 0, 4 if located.task == "causal-lm" else None) for _ in range(2)]
         timing = phase_timing({"batch": samples_of(batch)})
         record = msgspec.structs.replace(
             record, timing=(*(record.timing or ()), *timing), padding=handle.call("padding", "batch")
@@ -102,7 +102,7 @@ def test_the_lora_sample_end_to_end(tmp_path: Path) -> None:
     options = Options(save=save, runtime="torch")
     try:
         audit, _ = audit_of(
-            sample.model, sample.base, sample.data, options=options, call=Call(new_tokens=12), budget_s=110.0
+            sample.model, sample.base, sample.data, options=options, call=Call(new_tokens=12), budget_s=90.0
         )
     except WorkerDied as error:
         pytest.skip(f"too slow a machine: {error.message}")
@@ -127,7 +127,7 @@ def test_the_lora_sample_end_to_end(tmp_path: Path) -> None:
 
 def test_the_classifier_sample_end_to_end() -> None:
     sample = demo_sample("minilm-tickets")
-    audit, _ = audit_of(sample.model, sample.base, sample.data, budget_s=48.0)
+    audit, _ = audit_of(sample.model, sample.base, sample.data, budget_s=40.0)
     for rule in ("padded-batches", "unmerged-adapter", "fp32-weights"):
         if any(trial.rule == rule for trial in audit.trials):
             trial_of(audit, rule)

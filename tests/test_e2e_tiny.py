@@ -80,7 +80,7 @@ def adapter_run(
     before = digest_directory(tiny_base), digest_directory(tiny_adapter)
     save = tmp_path_factory.mktemp("saved") / "model"
     audit, published = audit_of(
-        tiny_adapter, tiny_base, tiny_rows, options=Options(save=save, runtime="torch"), budget_s=48.0
+        tiny_adapter, tiny_base, tiny_rows, options=Options(save=save, runtime="torch"), budget_s=36.0
     )
     assert before == (digest_directory(tiny_base), digest_directory(tiny_adapter)), "the user's files were touched"
     return audit, published, before
@@ -158,7 +158,7 @@ def test_a_resumed_run_keeps_what_was_decided(
 ) -> None:
     first = adapter_run[0]
     trial_of(first, "unmerged-adapter")
-    audit, _ = audit_of(tiny_adapter, tiny_base, tiny_rows, budget_s=45.0, previous=first)
+    audit, _ = audit_of(tiny_adapter, tiny_base, tiny_rows, budget_s=32.0, previous=first)
     assert next(trial for trial in audit.trials if trial.status == "kept").objective == next(
         trial.objective for trial in first.trials if trial.status == "kept"
     )
@@ -190,7 +190,7 @@ def test_encoders(kind: str, request: pytest.FixtureRequest, tiny_rows: Path) ->
 
 def test_diagnosis_alone_tries_nothing(tiny_base: Path, tiny_adapter: Path, tiny_rows: Path) -> None:
     audit, _ = audit_of(
-        tiny_adapter, tiny_base, tiny_rows, options=Options(fixes=False, runtime="torch"), budget_s=40.0
+        tiny_adapter, tiny_base, tiny_rows, options=Options(fixes=False, runtime="torch"), budget_s=24.0
     )
     assert audit.trials == ()
     assert audit.final is None
@@ -208,7 +208,7 @@ def test_sabotage_and_a_killed_worker_cost_one_trial_each(
     environment = {**os.environ, "FTPROF_RULES": str(HOUSE_RULES)}
     arguments = ["diagnose", str(tiny_adapter), "--base", str(tiny_base), "--data", str(tiny_rows)]
     done = subprocess.run(
-        [sys.executable, "-m", "ftprof", *arguments, "--runtime", "torch", "--budget", "45s", "--out", str(out)],
+        [sys.executable, "-m", "ftprof", *arguments, "--runtime", "torch", "--budget", "36s", "--out", str(out)],
         env=environment,
         capture_output=True,
         text=True,
@@ -236,7 +236,7 @@ def test_two_variants_that_do_not_fit_are_compared_in_blocks(
         tiny_base,
         tiny_rows,
         options=Options(memory_limit_bytes=600 * 2**20, runtime="torch"),
-        budget_s=60.0,
+        budget_s=50.0,
     )
     merged = trial_of(audit, "unmerged-adapter")
     assert merged.objective is not None
@@ -263,7 +263,7 @@ def test_ctrl_c_keeps_what_was_measured(
 ) -> None:
     out = tmp_path / "out"
     arguments = ["diagnose", str(tiny_adapter), "--base", str(tiny_base), "--data", str(tiny_rows), "--out", str(out)]
-    arguments += ["--budget", "90s", "--runtime", "torch"]
+    arguments += ["--budget", "45s", "--runtime", "torch"]
     process = subprocess.Popen(
         [sys.executable, "-c", HEEDING, *arguments], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -2,7 +2,7 @@
 
 ## What it detects
 A model whose attention implementation is `eager`. Whether that costs anything at the workload's lengths is decided by
-timing both implementations on the real shapes; short prompts often gain nothing, and then the rule is silent.
+timing whole passes with both implementations; short prompts often gain nothing, and then the rule is silent.
 
 ## Why it is slow
 Eager attention writes the whole query-by-key score matrix to memory, once for the product, again for the scale, the
@@ -27,17 +27,17 @@ precision.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 
-from ftprof.advisors.predict import KERNEL_ERROR, Pair, by_steps, cases_of, stake, swap
+from ftprof.advisors.predict import stake
 from ftprof.advisors.rule import ALL_TASKS, Evidence, Finding, Prediction, Rule
-from ftprof.advisors.shapes import CAUSAL, Step, main_phase, steps
+from ftprof.advisors.shapes import main_phase, steps
+from ftprof.advisors.toggles import toggle_prediction, toggle_probes
 from ftprof.profiler.diagnosis import Diagnosis
-from ftprof.profiler.record import ModelFacts, ProbeCase, RunRecord
+from ftprof.profiler.record import ProbeCase, RunRecord
 
 NAME = "eager-attention"
+EAGER, FUSED = "attention:eager", "attention:sdpa"
 
 
 def detect(record: RunRecord, diagnosis: Diagnosis) -> Finding | None:
@@ -64,32 +64,12 @@ def _share(diagnosis: Diagnosis, scenario: str, name: str) -> float:
     return min(1.0, phase.modules["attention"] / phase.time_s.median)
 
 
-def _pairs(record: RunRecord, step: Step, model: ModelFacts) -> Iterator[Pair]:
-    assert model.heads and model.head_dim and record.workload
-    shape = (step.rows, model.heads, model.kv_heads or model.heads, step.query, step.keys, model.head_dim)
-    mask = "-causal" if record.workload.task == CAUSAL else ""
-    eager = ProbeCase(rule=NAME, kind="attention", shape=shape, variant="eager" + mask)
-    yield float(model.layers * step.passes), eager, msgspec.structs.replace(eager, variant="sdpa" + mask)
-
-
 def probes(record: RunRecord, finding: Finding) -> tuple[ProbeCase, ...]:
-    assert record.model
-    return cases_of(pair for step in steps(record) for pair in _pairs(record, step, record.model))
+    return toggle_probes(record, NAME, EAGER, FUSED)
 
 
 def predict(record: RunRecord, finding: Finding) -> Prediction:
-    model = record.model
-    assert model
-
-    def saving(step: Step, total_s: float) -> tuple[float, float] | None:
-        probed = swap(record, _pairs(record, step, model))
-        if probed is None:
-            return None
-        # What is replaced cannot have taken longer than the whole phase.
-        scale = min(1.0, total_s / probed.old_s)
-        return (probed.old_s - probed.new_s) * scale, probed.sd_s + KERNEL_ERROR * probed.new_s * scale
-
-    return Prediction(ratios=by_steps(record, saving), basis="eager against SDPA on the workload's attention shapes")
+    return toggle_prediction(record, NAME, EAGER, FUSED)
 
 
 RULE = Rule(

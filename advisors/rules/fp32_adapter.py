@@ -24,20 +24,16 @@ small updates would be lost; at inference the difference is rounding.
 
 from __future__ import annotations
 
-import math
-
 import msgspec
 
-from ftprof.advisors.adapter_costs import casts_s, moved_s
-from ftprof.advisors.predict import KERNEL_ERROR, Pair, by_steps, cases_of, lora_share, stake, swap
+from ftprof.advisors.predict import lora_share, stake
 from ftprof.advisors.rule import ALL_TASKS, Evidence, Finding, Prediction, Rule
-from ftprof.advisors.shapes import Step, steps
+from ftprof.advisors.toggles import toggle_prediction, toggle_probes
 from ftprof.profiler.diagnosis import Diagnosis
-from ftprof.profiler.record import AdapterFacts, ModelFacts, ProbeCase, RunRecord
+from ftprof.profiler.record import ProbeCase, RunRecord
 
 NAME = "fp32-adapter"
 HALF = ("bfloat16", "float16")
-MOVED_ERROR = 0.4  # the arrays may lie in a nearer cache than their size says
 
 
 def detect(record: RunRecord, diagnosis: Diagnosis) -> Finding | None:
@@ -67,39 +63,17 @@ def detect(record: RunRecord, diagnosis: Diagnosis) -> Finding | None:
     )
 
 
-def _pairs(step: Step, model: ModelFacts, adapter: AdapterFacts) -> tuple[Pair, ...]:
-    """A and B of a typical layer, in the adapter's dtype and in the base's."""
-    rank, tokens = adapter.rank or 8, step.rows * step.query
-    times = float(adapter.modules * step.passes)
-    return tuple(
-        (
-            times,
-            ProbeCase(rule=NAME, kind="linear", shape=shape, variant=adapter.loaded_dtype),
-            ProbeCase(rule=NAME, kind="linear", shape=shape, variant=model.dtype),
-        )
-        for shape in ((tokens, model.hidden_size, rank), (tokens, rank, model.hidden_size))
-    )
+def _states(record: RunRecord) -> tuple[str, str]:
+    assert record.model and record.adapter
+    return f"adapter:{record.adapter.loaded_dtype}", f"adapter:{record.model.dtype}"
 
 
 def probes(record: RunRecord, finding: Finding) -> tuple[ProbeCase, ...]:
-    assert record.model and record.adapter
-    return cases_of(pair for step in steps(record) for pair in _pairs(step, record.model, record.adapter))
+    return toggle_probes(record, NAME, *_states(record))
 
 
 def predict(record: RunRecord, finding: Finding) -> Prediction:
-    model, adapter = record.model, record.adapter
-    assert model and adapter
-
-    def saving(step: Step, total_s: float) -> tuple[float, float] | None:
-        products = swap(record, _pairs(step, model, adapter))
-        if products is None:
-            return None
-        moved = moved_s(record, step, model, adapter)
-        saved = products.old_s - products.new_s + casts_s(record, step, adapter.modules) + moved
-        return saved, math.hypot(products.sd_s, KERNEL_ERROR * products.new_s, MOVED_ERROR * moved)
-
-    basis = "probes of A and B in both dtypes, traced casts, bytes of scale and add"
-    return Prediction(ratios=by_steps(record, saving), basis=basis)
+    return toggle_prediction(record, NAME, *_states(record))
 
 
 RULE = Rule(

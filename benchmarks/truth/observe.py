@@ -14,6 +14,7 @@ from ftprof.profiler.doubling import double_rows
 from ftprof.profiler.ledger import diagnose
 from ftprof.profiler.narrow import narrow_engine, time_twin
 from ftprof.profiler.record import Machine, Measurement, Phase, PhaseTiming, RunRecord
+from ftprof.profiler.thread_scaling import scale_threads
 from ftprof.profiler.units import stamped
 from ftprof.profiler.waits import trace_waits
 from ftprof.profiler.windows import no_collection, seconds_by_phase
@@ -70,7 +71,8 @@ def observe(subject: Subject, machine: Machine, *, experiments: bool = True) -> 
     doubling = double_rows(
         engine, subject.ids, subject.new_tokens, scenario="single", phases=subject.phases, budget_s=2.0
     )
-    return msgspec.structs.replace(record, doubling=doubling, twin=_twin(subject))
+    threads = scale_threads(engine, batch, subject.new_tokens, scenario="single", phases=subject.phases, budget_s=1.0)
+    return msgspec.structs.replace(record, doubling=doubling, threads=threads, twin=_twin(subject))
 
 
 def _twin(subject: Subject) -> Any:

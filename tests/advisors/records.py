@@ -111,6 +111,10 @@ ADAPTER = AdapterFacts(
 )
 
 
+CAST_SLOWER = 1.08
+"""A pass with the adapter in fp32 over one with it in the base's bf16."""
+
+
 def samples(seconds: float) -> tuple[float, ...]:
     return tuple(seconds * factor for factor in WOBBLE)
 
@@ -128,16 +132,14 @@ def probe_seconds(case: ProbeCase) -> float:
         size = {"float32": 4, "bfloat16": 2}[case.variant]
         work, traffic = 2 * m * k * n / FLOPS[case.variant], size * k * n / GEMV[case.variant]
         return max(work, traffic) + CALL_S
-    if case.kind == "attention":
-        batch, heads, _, queries, keys, _ = case.shape
-        scores = batch * heads * queries * keys
-        return scores * 4e-9 + 30e-6 if case.variant.startswith("eager") else scores * 0.8e-9 + 12e-6
     if case.kind == "generate":
         rows, length, new_tokens = case.shape
         prefill = 0.02 + rows * length * 0.0015
-        return prefill + (new_tokens - 1) * (0.0408 if case.variant == "cache" else prefill)
+        step = prefill if case.variant == "no-cache" else 0.0408
+        return (prefill + (new_tokens - 1) * step) * (CAST_SLOWER if case.variant == "adapter:float32" else 1.0)
     rows, length = case.shape
-    return 0.004 + rows * length * 0.00015
+    eager = 3e-9 * 72 * rows * length**2 if case.variant == "attention:eager" else 0.0
+    return 0.004 + rows * length * 0.00015 + eager
 
 
 def probed(

@@ -58,6 +58,14 @@ def test_nothing_is_begun_that_does_not_fit() -> None:
     assert chosen(least.fixed_s + least.pairs_s) is not None
 
 
+def test_where_sides_take_turns_in_memory_every_change_of_sides_is_counted() -> None:
+    plain, restarting = (cost(MERGE, causal(), SINGLE, CHECK_S, restart_s) for restart_s in (0.0, 2.0))
+    assert restarting.pairs_s == pytest.approx(plain.pairs_s + 2.0 * 3 * 4), "three quads, and one of the batch"
+    room_s = plain.fixed_s + plain.pairs_s
+    assert first_affordable([MERGE], causal(), SINGLE, CHECK_S, room_s, 300.0) is not None
+    assert first_affordable([MERGE], causal(), SINGLE, CHECK_S, room_s, 300.0, restart_s=2.0) is None
+
+
 def order(*entries: AdviceEntry) -> list[str]:
     return [one.rule for one in by_promise(entries, SINGLE)]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from hypothesis import given
@@ -20,10 +21,21 @@ from ftprof.profiler.engine import Batch
 from ftprof.profiler.interventions import judge, paired_ratio, twin_share
 from ftprof.profiler.narrow import narrow_config, narrow_engine, time_twin
 from ftprof.profiler.parts import trace_ledger
-from ftprof.profiler.record import Doubling, HostTwin, OpTotal, PhaseWaits, RunRecord
+from ftprof.profiler.pretokenised import skip_tokeniser
+from ftprof.profiler.record import (
+    Doubling,
+    HostTwin,
+    OpTotal,
+    PhaseWaits,
+    Pretokenised,
+    RunRecord,
+    ThreadGain,
+    ThreadScaling,
+)
+from ftprof.profiler.thread_scaling import scale_threads
 from ftprof.profiler.torch_engine import TorchEngine
 from ftprof.profiler.waits import classify, trace_waits
-from ftprof.profiler.workload import Call
+from ftprof.profiler.workload import Call, Row
 from tests.profiler import tiny_models
 from tests.profiler.test_bounds import op
 from tests.profiler.test_ledger import OPS, SECONDS, found, record, timing, trace
@@ -136,6 +148,39 @@ def test_time_that_is_up_leaves_two_pairs() -> None:
     assert len(seen.once_s) == 2
 
 
+def test_one_thread_and_all_leave_the_setting_as_it_was() -> None:
+    engine: Any = Sized(by_row=False)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        (seen,) = scale_threads(engine, engine.pad([[1]]), 0, scenario="batch", phases=("forward",), budget_s=0.0)
+        assert torch.get_num_threads() == 2
+        torch.set_num_threads(1)
+        assert scale_threads(engine, engine.pad([[1]]), 0, scenario="batch", phases=("forward",)) == ()
+    finally:
+        torch.set_num_threads(before)
+    assert seen.threads == 2
+    assert len(seen.one_s) == len(seen.all_s) == 2
+
+
+class Tokenising(Sized):
+    """Half of a request is the tokeniser's."""
+
+    call = Call(batch_size=1)
+
+    def tokenise(self, texts: Any) -> list[list[int]]:
+        time.sleep(PAUSE_S)
+        return [[1] for _ in texts]
+
+
+def test_requests_whose_tokens_are_ready_are_shorter_by_the_tokenisers_time() -> None:
+    engine: Any = Tokenising(by_row=True)
+    seen = skip_tokeniser(engine, "embedding", [Row(prompt="a")], 0, scenario="single", budget_s=0.5)
+    assert len(seen.whole_s) == len(seen.without_s) == len(seen.tokenise_s) >= 2
+    assert min(seen.tokenise_s) >= PAUSE_S
+    assert min(seen.whole_s) >= 2 * PAUSE_S > max(seen.without_s) * 0.9
+
+
 def engine_of(model: Any, task: Any, adapter_dir: str | None = None) -> TorchEngine:
     tokenizer = SimpleNamespace(eos_token_id=2, pad_token_id=0, model_max_length=512)
     return TorchEngine(model, tokenizer, Call(), task, adapter_dir)
@@ -193,6 +238,52 @@ def test_doubling_confirms_or_contradicts(bound: Any, phase: Any, ratio: float, 
     proof = judge(RunRecord(doubling=(doubled(ratio, phase),)), "single", phase, bound, 0.2)
     assert proof.verdict is verdict
     assert bool(proof.sentences) is (verdict is not None)
+
+
+@pytest.mark.parametrize(
+    ("bound", "ratio", "verdict"),
+    [
+        ("compute", 1.95, True),
+        ("compute", 1.5, None),
+        ("memory", 1.55, True),
+        ("memory", 1.9, None),
+        ("memory", 1.05, None),
+        ("host", 1.05, True),
+        ("host", 1.5, None),
+    ],
+)
+def test_threads_confirm_what_grows_with_them(bound: Any, ratio: float, verdict: bool | None) -> None:
+    seen = ThreadScaling(scenario="single", phase="forward", threads=2, one_s=(ratio, 2 * ratio), all_s=(1.0, 2.0))
+    gain = ThreadGain(compute={"float32": 1.95}, memory={"float32": 1.5})
+    machine = msgspec.structs.replace(tiny_models.machine(), thread_gain=gain)
+    assert judge(RunRecord(machine=machine, threads=(seen,)), "single", "forward", bound, 0.2).verdict is verdict
+
+
+@pytest.mark.parametrize("gain", [None, ThreadGain(compute={"float32": 1.9}, memory={"float32": 1.8})])
+def test_threads_say_nothing_where_their_gains_are_alike(gain: ThreadGain | None) -> None:
+    seen = ThreadScaling(scenario="single", phase="forward", threads=2, one_s=(1.9,), all_s=(1.0,))
+    machine = msgspec.structs.replace(tiny_models.machine(), thread_gain=gain)
+    assert judge(RunRecord(machine=machine, threads=(seen,)), "single", "forward", "compute", 0.8).verdict is None
+
+
+@pytest.mark.parametrize(
+    ("tokenise_s", "saved", "verdict"),
+    [
+        (0.1, (0.1, 0.11, 0.09), True),
+        (0.1, (0.01, 0.02, 0.0), False),
+        (0.1, (0.3, -0.2, 0.1), None),
+        (0.1, (0.06,) * 3, None),
+    ],
+)
+def test_what_skipping_the_tokeniser_says(tokenise_s: float, saved: tuple[float, ...], verdict: bool | None) -> None:
+    seen = Pretokenised(
+        scenario="batch",
+        tokenise_s=(tokenise_s,) * len(saved),
+        whole_s=tuple(1.0 + one for one in saved),
+        without_s=(1.0,) * len(saved),
+    )
+    assert judge(RunRecord(pretokenised=seen), "batch", "tokenise", "host", 0.0).verdict is verdict
+    assert judge(RunRecord(pretokenised=seen), "single", "tokenise", "host", 0.0).verdict is None
 
 
 @pytest.mark.parametrize(

@@ -52,34 +52,11 @@ def fake() -> Any:
     return FakeEngine(Call(padding="max_length", pad_to=64), [])
 
 
-@pytest.mark.parametrize(
-    "cases",
-    [
-        [case("linear", (2, 16, 8), dtype) for dtype in ("float32", "bfloat16")],
-        [case("attention", (1, 4, 2, 8, 8, 8), name) for name in ("eager-causal", "sdpa-causal")],
-        [case("attention", (2, 4, 2, 1, 9, 8), name) for name in ("eager-causal", "sdpa-causal")],
-        [case("attention", (2, 4, 4, 8, 8, 8), name) for name in ("eager", "sdpa")],
-    ],
-    ids=["linear", "prefill", "decode", "encoder"],
-)
-def test_kernels_give_every_repeat_of_every_case(cases: list[ProbeCase]) -> None:
+def test_kernels_give_every_repeat_of_every_case() -> None:
+    cases = [case("linear", (2, 16, 8), dtype) for dtype in ("float32", "bfloat16")]
     results = run_probes(cases, None, repeats=3, budget_s=30.0)
     assert [result.case for result in results] == cases
     assert all(len(result.samples_s) == 3 and min(result.samples_s) > 0 for result in results)
-
-
-@pytest.mark.parametrize(
-    ("shape", "causal"), [((1, 4, 2, 6, 6, 8), "-causal"), ((2, 4, 4, 6, 6, 8), ""), ((3, 4, 2, 1, 7, 8), "-causal")]
-)
-def test_both_attention_paths_compute_the_same(shape: tuple[int, ...], causal: str) -> None:
-    import torch
-
-    outputs = []
-    for name in ("eager", "sdpa"):
-        torch.manual_seed(0)
-        run = Bench(None).attention(case("attention", shape, name + causal))
-        outputs.append(run()[0])  # type: ignore[index]
-    torch.testing.assert_close(*outputs, rtol=1e-4, atol=1e-4)
 
 
 def test_a_product_walks_through_more_weights_than_a_cache_holds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,3 +129,35 @@ def test_a_real_engine_answers_whole_passes_with_and_without_cache() -> None:
     results = run_probes(cases, engine, repeats=1, budget_s=30.0)
     assert [result.case for result in results] == cases
     assert engine.call.use_cache is None
+
+
+def test_a_model_is_turned_over_for_a_pass_and_put_back() -> None:
+    from ftprof.profiler.model_facts import adapter_marks, is_adapter_weight
+    from ftprof.profiler.torch_engine import TorchEngine
+    from tests.profiler.tiny_models import lora_llama
+
+    tokenizer = SimpleNamespace(pad_token_id=0, eos_token_id=0)
+    engine = TorchEngine(lora_llama(), tokenizer, Call(), "causal-lm", "adapter")
+    base, marks = engine.model.get_base_model(), adapter_marks(engine.model)
+    weights = {name: p for name, p in engine.model.named_parameters() if is_adapter_weight(name, marks)}
+    before = {name: parameter.data.clone() for name, parameter in weights.items()}
+    seen: set[tuple[str, str]] = set()
+    forward = engine.forward
+
+    def watched(batch: Batch) -> None:
+        seen.add((base.config._attn_implementation, str(next(iter(weights.values())).dtype)))
+        forward(batch)
+
+    engine.forward = watched  # type: ignore[method-assign]
+    engine.with_call = lambda call: engine  # type: ignore[method-assign]
+    was = base.config._attn_implementation
+    other = "eager" if was != "eager" else "sdpa"
+    states = [f"attention:{was}", f"attention:{other}", "adapter:float32", "adapter:bfloat16"]
+    results = run_probes([case("forward", (2, 6), state) for state in states], engine, repeats=2, budget_s=30.0)
+    assert all(result.samples_s for result in results)
+    assert {attention for attention, _ in seen} == {was, other}
+    assert {dtype for _, dtype in seen} == {"torch.float32", "torch.bfloat16"}
+    assert base.config._attn_implementation == was
+    assert all(parameter.data.equal(before[name]) for name, parameter in weights.items())
+    with pytest.raises(ValueError, match="no state"):
+        run_probes([case("forward", (2, 6), "weather:fine")], engine)

@@ -1,7 +1,8 @@
-"""Whole runs on models with known faults: every prediction was written down before its trial, and is scored here (V17).
+"""Models with several faults each: every fix predicted first, then applied alone and measured (V17).
 
-These go through the product itself: workers, probes, trials, quality gate. A model of another family gets random
-weights and the tokenizer of the sample nearest to it; what is measured of it is speed, and its outputs mean nothing.
+Everything goes through the product's own parts: workers, baseline, probes, interleaved pairs. The quality gate is left
+out, since only speed is asked about; a model of another family gets random weights, and its outputs mean nothing. Fixes
+that a run would leave alone are measured all the same: a fix that does not pay must be predicted so.
 """
 
 from __future__ import annotations
@@ -13,108 +14,193 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from benchmarks.truth.models import with_lora
+from ftprof.advisors.budget import Budget
 from ftprof.profiler.record import Machine
 
-BUDGET_S = 75.0
-VARIANTS = ("smollm2-merged-no-cache", "minilm-adapter-dtype", "minilm-padded", "minilm-eager", "minilm-fp32")
-SAMPLES = ("smollm2-tickets", "minilm-tickets")
-# Family, width, layers, rank of the adapter, attention.
-RANDOM = (
-    ("llama", 512, 8, 16, "auto"),
-    ("qwen2", 768, 6, 8, "auto"),
-    ("gpt2", 512, 8, 0, "eager"),
-    ("mistral", 640, 6, 32, "eager"),
-    ("bert", 512, 4, 0, "eager"),
+BASELINE_S = 60.0
+"""The baseline takes the shares of its time that it takes of such a run."""
+PAIRS_S = 6.0
+QUADS, LEAST_QUADS = 12, 2
+NEW_TOKENS, ROWS = 12, 4
+# Family, width, layers, rank of the adapter (0: none), and how it is called.
+RANDOM: tuple[tuple[str, int, int, int, dict[str, Any]], ...] = (
+    ("llama", 512, 8, 16, {"attention": "eager"}),
+    ("qwen2", 768, 6, 8, {"dtype": "bfloat16"}),
+    ("gpt2", 512, 8, 0, {"attention": "eager", "padding": "max_length", "pad_to": 256}),
+    ("mistral", 640, 6, 32, {"use_cache": False}),
+    ("bert", 512, 4, 0, {"attention": "eager", "padding": "max_length", "pad_to": 256}),
+    ("bert", 768, 6, 0, {"order": "arrival"}),
+    ("llama", 1024, 4, 8, {}),
 )
+SAMPLES = ("smollm2-tickets", "minilm-tickets")
+VARIANTS = ("smollm2-merged-no-cache", "minilm-adapter-dtype", "minilm-padded")
 
 
 @dataclass(frozen=True, slots=True)
 class PredictionCase:
-    """`kind` "variant" or "sample" name prepared models; "random" is drawn."""
+    """`sizes` are those of a random model, empty for a sample or one of its variants."""
 
-    kind: str
     name: str
     sizes: tuple[Any, ...] = ()
     seed: int = 0
 
 
+class Laps(Budget):
+    """A budget that starts again for each part: fixes are measured until all are, whatever the part before took."""
+
+    def lap(self) -> None:
+        self._begin = self._clock()
+
+
 def cases(seed: int, quick: bool) -> Iterator[PredictionCase]:
-    for name in VARIANTS[:1] if quick else VARIANTS:
-        yield PredictionCase("variant", name, seed=seed)
-    for name in SAMPLES[:1] if quick else SAMPLES:
-        yield PredictionCase("sample", name, seed=seed)
-    for sizes in RANDOM[:1] if quick else RANDOM:
-        family, hidden, layers, rank, attention = sizes
-        said = f"random {family} {hidden} x {layers}, rank {rank}, attention {attention}"
-        yield PredictionCase("random", said, sizes, seed)
+    for sizes in RANDOM[4:5] if quick else RANDOM:
+        family, hidden, layers, rank, call = sizes
+        called = ", ".join(f"{key} {value}" for key, value in call.items())
+        said = f"random {family} {hidden} x {layers}{f', rank {rank}' if rank else ''}{f', {called}' if called else ''}"
+        yield PredictionCase(said, sizes, seed)
+    for name in () if quick else (*SAMPLES, *VARIANTS):
+        yield PredictionCase(name, seed=seed)
 
 
 def run(case: PredictionCase, machine: Machine) -> dict[str, Any]:
-    """Every trial of one run: what was predicted, and what was measured on the objective."""
-    del machine
-    from ftprof.advisors.context import Options
+    """Every fix that has something to say about the model: what it was predicted to bring, and what it brought."""
+    from ftprof.advisors.context import Context, Options
     from ftprof.advisors.progress import Silent
-    from ftprof.advisors.run import Request
-    from ftprof.advisors.run import run as diagnose_and_fix
-    from ftprof.profiler.callfile import load_call
-    from ftprof.profiler.directory import inspect
-    from ftprof.profiler.rows import load_rows
 
     folder = Path(tempfile.mkdtemp(prefix="ftprof-truth-"))
+    context = Context(
+        options=Options(max_loss="int4"),
+        budget=Laps(BASELINE_S),
+        progress=Silent(),
+        scratch=folder,
+        device="cpu",
+        seed=case.seed,
+    )
     try:
-        model, base, data, call = _files(case, folder)
-        located = inspect(str(model), base=str(base) if base else None, offline=True)
-        request = Request(
-            located=located,
-            rows=load_rows(str(data), task=located.task, labels=located.labels),
-            call=load_call(str(call) if call else None),
-            options=Options(runtime="torch", max_loss="rounding"),
-            budget_s=BUDGET_S,
-            offline=True,
-            seed=case.seed,
-        )
-        audit = diagnose_and_fix(request, Silent(), lambda _: None)
+        best = _baseline(context, case, machine, folder)
+        trials = [trial for found in _predicted(best) for trial in _measured(context, best, *found)]
     finally:
+        context.end_workers()
         shutil.rmtree(folder, ignore_errors=True)
-    scenario, phase = audit.settings.objective_scenario, audit.settings.objective_phase
     return {
         "case": case.name,
         "unattributed": {
             f"{one.scenario} {one.name}": one.ledger.unattributed_s / one.ledger.total_s
-            for one in audit.phases
+            for one in best.diagnosis.phases
             if one.ledger and one.ledger.total_s
         },
-        "trials": [
-            {
-                "rule": trial.rule,
-                "status": trial.status,
-                "predicted": [predicted.speedup, predicted.low, predicted.high],
-                "measured": [trial.objective.speedup, trial.objective.low, trial.objective.high],
-                "verdict": trial.objective.verdict,
-            }
-            for trial in audit.trials
-            if trial.objective and trial.predicted and (predicted := trial.predicted.get(scenario, phase))
-        ],
+        "trials": trials,
     }
 
 
-def _files(case: PredictionCase, folder: Path) -> tuple[Path, Path | None, Path, Path | None]:
-    """Model, base, data and call file."""
+def _baseline(context: Any, case: PredictionCase, machine: Machine, folder: Path) -> Any:
+    """The model as called, measured and probed."""
+    from ftprof.advisors import baseline
+    from ftprof.advisors.context import objective_of
+    from ftprof.advisors.improve import Best, advised
+    from ftprof.advisors.run import Request, workload_of
+    from ftprof.advisors.variant import Variant
+    from ftprof.profiler.directory import inspect
+    from ftprof.profiler.ledger import diagnose
+    from ftprof.profiler.processes import prepare
+    from ftprof.profiler.rows import load_rows
+
+    model, base, data, call = _files(case, folder)
+    located = inspect(str(model), base=str(base) if base else None, offline=True)
+    rows = load_rows(str(data), task=located.task, labels=located.labels)
+    request = Request(located=located, rows=rows, call=call, options=context.options, offline=True)
+    prepare("cpu", offline=True)
+    context.budget.lap()
+    original = Variant(context, "original", workload_of(request, folder))
+    opened = baseline.open_model(context, original, [])
+    record = baseline.quick_look(context, original, opened, machine)
+    record, _ = baseline.complete(context, original, opened, record, 0)
+    names = tuple(scenario.name for scenario in record.workload.scenarios) if record.workload else ()
+    objective = objective_of("e2e", located.task, names)
+    best = Best(variant=original, record=record, diagnosis=diagnose(record, *objective), objective=objective)
+    context.budget.lap()
+    return advised(context, best)[0]
+
+
+def _predicted(best: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """Rule, options and prediction of each fix; of a ladder the mildest step."""
+    from ftprof.advisors.advise import applies
+    from ftprof.advisors.rules import load_rules
+
+    for rule in load_rules():
+        finding = rule.detect(best.record, best.diagnosis) if rule.fixes() and applies(rule, best.record) else None
+        if finding is None:
+            continue
+        for options in rule.alternatives(best.record)[: 1 if rule.ladder else None]:
+            asked = msgspec.structs.replace(finding, options=options)
+            if rule.refuse(best.record, asked) is None:
+                yield rule, options, rule.predict(best.record, asked)
+
+
+def _measured(context: Any, best: Any, rule: Any, options: Any, prediction: Any) -> Iterator[dict[str, Any]]:
+    """What the fix alone brings in each scenario, as far as it was predicted."""
+    from ftprof.advisors.duel import duel, ratios
+    from ftprof.advisors.stacking import stacked
+    from ftprof.advisors.variant import Variant, VariantArm
+    from ftprof.profiler.workload import Change, labelled
+
+    workload = best.variant.workload
+    attached = best.record.adapter is not None
+    changes = stacked((), Change(rule=rule.name, options=options), attached=attached)
+    candidate = Variant(context, rule.name, msgspec.structs.replace(workload, changes=changes))
+    phase = "e2e" if workload.task == "causal-lm" else "forward"
+    try:
+        for scenario in workload.scenarios:
+            predicted = prediction.get(scenario.name, phase)
+            if predicted is None:
+                continue
+            context.budget.lap()
+            candidate.handle()
+            samples = duel(
+                VariantArm(best.variant),
+                VariantArm(candidate),
+                scenario.name,
+                quads=QUADS,
+                least=LEAST_QUADS,
+                deadline=context.budget.until(PAIRS_S),
+                now=context.budget.now,
+                seed=workload.seed,
+                watch=phase,
+            )
+            found = ratios(samples)[phase]
+            yield {
+                "rule": labelled(rule.name, options),
+                "scenario": scenario.name,
+                "predicted": [predicted.speedup, predicted.low, predicted.high],
+                "measured": [found.speedup, found.low, found.high],
+                "verdict": found.verdict,
+            }
+    finally:
+        candidate.close()
+
+
+def _files(case: PredictionCase, folder: Path) -> tuple[Path, Path | None, Path, Any]:
+    """Model, base, data and call."""
+    from ftprof.profiler.callfile import load_call
+    from ftprof.profiler.workload import Call
     from ftprof.samples.demo import demo_sample
     from ftprof.samples.variants import build
 
-    if case.kind == "variant":
+    short = {"new_tokens": NEW_TOKENS, "batch_size": ROWS}
+    if case.name in VARIANTS:
         variant = build(case.name)
-        return variant.model, variant.base, variant.data, variant.call
-    if case.kind == "sample":
+        call = load_call(str(variant.call) if variant.call else None)
+        return variant.model, variant.base, variant.data, msgspec.structs.replace(call, new_tokens=NEW_TOKENS)
+    if case.name in SAMPLES:
         sample = demo_sample(case.name)
-        return Path(sample.model), Path(sample.base), Path(sample.data), None
-    family, hidden, layers, rank, attention = case.sizes
+        return Path(sample.model), Path(sample.base), Path(sample.data), Call(new_tokens=NEW_TOKENS)
+    family, hidden, layers, rank, called = case.sizes
     near = demo_sample("minilm-tickets" if family == "bert" else "smollm2-tickets")
     base = _random_model(folder / "base", Path(near.base), family, hidden, layers, case.seed)
-    call = folder / "call.toml"
-    call.write_text(f'attention = "{attention}"\nnew_tokens = 16\nbatch_size = 4\n')
+    call = Call(**(called | (short if family != "bert" else {})))
     if not rank:
         return base, None, Path(near.data), call
     return _random_adapter(folder / "adapter", base, rank, case.seed), base, Path(near.data), call

@@ -174,8 +174,10 @@ def predictions(cases: Sequence[Case]) -> Summary:
     inside = [trial for trial in trials if trial["predicted"][1] <= trial["measured"][0] <= trial["predicted"][2]]
     return {
         "models": len(cases),
+        "rules": len({trial["rule"] for trial in trials}),
         "n": len(large),
         "median_error": median(errors) if errors else None,
+        "by_rule": _errors_by_rule(large),
         "p90_error": errors[min(len(errors) - 1, int(0.9 * len(errors)))] if errors else None,
         "sign": {
             "n": len(decided),
@@ -183,6 +185,16 @@ def predictions(cases: Sequence[Case]) -> Summary:
         },
         "inside": {"n": len(trials), "share": len(inside) / len(trials) if trials else None},
         "trials": trials,
+    }
+
+
+def _errors_by_rule(trials: Sequence[Case]) -> Summary:
+    """Median error and median signed error (above 0: promised too much) of each rule's predictions, as log ratios."""
+    found: dict[str, list[float]] = {}
+    for trial in trials:
+        found.setdefault(trial["rule"], []).append(log(trial["predicted"][0] / trial["measured"][0]))
+    return {
+        rule: {"n": len(logs), "error": median(map(abs, logs)), "bias": median(logs)} for rule, logs in found.items()
     }
 
 

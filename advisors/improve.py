@@ -370,8 +370,8 @@ def _better(context: Context, best: Best, candidate: Variant, samples: dict[str,
         ops=None,
         modules=None,
         ablation=None,
-        # Kernels and other runtimes stay what they were; whole models and their attention do not.
-        probes=tuple(probe for probe in best.record.probes or () if probe.case.kind in ("linear", "depth")),
+        # Other runtimes stay what they were; passes of this model do not.
+        probes=tuple(probe for probe in best.record.probes or () if probe.case.kind == "depth"),
     )
     try:
         record = _looked_at(context, candidate, record, best.objective[0], "batch" if "batch" in samples else "single")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 
-import msgspec
-
 from ftprof.advisors.rule import PredictedRatio
-from ftprof.advisors.shapes import Batches, Step, main_phase, occurrences, steps
+from ftprof.advisors.shapes import Batches, main_phase, occurrences
 from ftprof.profiler.diagnosis import Diagnosis, Share
 from ftprof.profiler.record import ProbeCase, RunRecord
 
@@ -24,16 +22,6 @@ MAD_TO_SD = 1.4826  # of a normal; the median's own error is 1.2533 sd / sqrt(n)
 MEDIAN_ERROR = 1.2533
 
 Ratios = dict[str, dict[str, PredictedRatio]]
-Pair = tuple[float, ProbeCase, ProbeCase]
-"""How often, the case before, the case after."""
-
-
-class Swap(msgspec.Struct, frozen=True, kw_only=True):
-    """Probed seconds of the parts that a fix replaces, before and after, and the error of their difference."""
-
-    old_s: float
-    new_s: float
-    sd_s: float
 
 
 def centre(samples: Sequence[float]) -> tuple[float, float]:
@@ -71,24 +59,6 @@ def samples_of(record: RunRecord, case: ProbeCase) -> tuple[float, ...]:
         if probe.case == case:
             return probe.samples_s
     return ()
-
-
-def cases_of(pairs: Iterable[Pair]) -> tuple[ProbeCase, ...]:
-    """The cases of these pairs, each once, in order."""
-    return tuple(dict.fromkeys(case for _, *cases in pairs for case in cases))
-
-
-def swap(record: RunRecord, parts: Iterable[Pair]) -> Swap | None:
-    """The pairs summed over their probes; None where one of them was not run."""
-    old_s = new_s = variance = 0.0
-    for times, before, after in parts:
-        old, new = samples_of(record, before), samples_of(record, after)
-        if not old or not new:
-            return None
-        (a, sd_a), (b, sd_b) = centre(old), centre(new)
-        old_s, new_s = old_s + times * a, new_s + times * b
-        variance += (times * sd_a) ** 2 + (times * sd_b) ** 2
-    return Swap(old_s=old_s, new_s=new_s, sd_s=math.sqrt(variance)) if old_s else None
 
 
 def typical_s(record: RunRecord, scenario: str, phase: str) -> float | None:
@@ -154,18 +124,6 @@ def by_tokens(record: RunRecord, cases: Sequence[ProbeCase], now: Batches, then:
     old, new = (sum(interpolate(points, rows * length) for rows, length in batches) for batches in (now, then))
     noise = max(sd / seconds for seconds, sd in centres)
     return from_log(math.log(old / new), math.hypot(noise, MODEL_ERROR))
-
-
-def by_steps(record: RunRecord, saving: Callable[[Step, float], tuple[float, float] | None]) -> Ratios:
-    """Speed-ups of every timed step and end to end. `saving` gets a step and its seconds, and answers with the seconds
-    saved and their error, or None where it cannot tell."""
-    ratios: Ratios = {}
-    for step in steps(record):
-        total = typical_s(record, step.scenario, step.phase)
-        saved = saving(step, total) if total else None
-        if total and saved:
-            ratios.setdefault(step.scenario, {})[step.phase] = from_saving(total, *saved)
-    return with_end_to_end(record, ratios)
 
 
 def _amdahl(parts: Sequence[tuple[float, float]]) -> float:

@@ -47,8 +47,9 @@ def depths(layers: int) -> tuple[int, int] | None:
 
 
 def label(recipe: Recipe) -> str:
-    """The variant of a probe case."""
-    return f"{recipe.runtime}:{recipe.precision}"
+    """The variant of a probe case; recipes that differ in speed by more than their precision have their own."""
+    static = "-static" if recipe.options.get("quantisation") == "static" else ""
+    return f"{recipe.runtime}:{recipe.precision}{static}"
 
 
 def current(model: ModelFacts) -> str:

@@ -22,6 +22,7 @@ from ftprof.profiler.workload import Call, Task, Workload
 STEPS = 4
 """Decode steps of one run; they are alike."""
 ROUNDS = 12
+CALIBRATION_ROWS = 8
 SELDOM = 3
 """Batches take most of the time and vary least: every third round."""
 
@@ -75,8 +76,12 @@ def _engine(source: Source, scratch: Path, layers: int, variant: str) -> Engine:
     target = plain.with_name(f"{plain.name}-{runtime}-{precision}")
     if not target.exists():
         facts = msgspec.structs.replace(source.facts, layers=layers)
-        recipe = Recipe(runtime=runtime, precision=precision)  # type: ignore[arg-type]
-        shallow = msgspec.structs.replace(source, directory=str(plain), facts=facts)
+        precision, _, quantisation = precision.partition("-")
+        options = {"quantisation": quantisation} if quantisation else {}
+        recipe = Recipe(runtime=runtime, precision=precision, options=options)  # type: ignore[arg-type]
+        # Ranges of activations need to be of the right size only: what is timed does not depend on them.
+        rows = source.rows[:CALIBRATION_ROWS]
+        shallow = msgspec.structs.replace(source, directory=str(plain), facts=facts, rows=rows)
         build(recipe, shallow, target, thread_count(None))
     return open_built(target, Call())
 

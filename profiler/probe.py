@@ -1,12 +1,11 @@
-"""Small timings that decide about a fix: the replacement kernel, or whole passes, on the workload's own shapes."""
+"""Small timings that decide about a fix: whole passes of the model as it is and turned over, on the workload's shapes."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from itertools import cycle
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -15,21 +14,10 @@ from ftprof.profiler.probe_states import States
 from ftprof.profiler.record import ProbeCase, ProbeResult
 from ftprof.profiler.workload import Call
 
-if TYPE_CHECKING:
-    import torch
-
 REPEATS = 8
-# One decode step streams all weights, so that none is in cache when its turn comes; a single small matrix timed over
-# and over would be. Each dtype gets a bank this large, and calls walk through it.
-BANK_BYTES = 128 << 20
-# A sample is the mean of as many calls as fit in this time, so that small products are not at the scheduler's mercy.
+# A sample is the mean of as many calls as fit in this time, so that short passes are not at the scheduler's mercy.
 SAMPLE_S = 10e-3
 MOST_CALLS = 64
-# A matrix of more elements than this sweeps the caches; what follows it would pay for that at every turn.
-SWEEPING = 4 << 20
-VALUE_SCALE = 0.02  # of weights as models have them; far from denormals, which are slow on CPUs
-WHOLE = ("forward", "generate")
-WHOLE_WEIGHT = 3.0  # a pass takes as long as all kernels of a step together, and decides more
 Run = Callable[[], None]
 
 
@@ -40,58 +28,12 @@ class Switchable(Engine, Protocol):
 
 
 class Bench:
-    """Holds what the cases share: the engine, its device and dtype, and a bank of weights by dtype."""
+    """Holds what the cases share: the engine, and the states of its model."""
 
-    def __init__(self, engine: Switchable | None) -> None:
-        import torch
-
+    def __init__(self, engine: Switchable) -> None:
         self.engine = engine
-        self.device = torch.device("cpu")
-        self.dtype = torch.float32
-        self._vocabulary = 0
-        self._banks: dict[str, torch.Tensor] = {}
-        self._states = States(getattr(engine, "model", None))
-        if engine is not None:
-            facts = engine.facts()
-            self._vocabulary = facts.vocabulary
-            self.dtype = getattr(torch, facts.dtype, torch.float32)
-            self.device = getattr(engine, "device", self.device)
-
-    def restore(self) -> None:
-        """The model as it was before whole passes turned it over."""
-        self._states.restore()
-
-    def wait(self) -> None:
-        """Until the device has done what was launched."""
-        if self.device.type == "cuda":
-            import torch
-
-            torch.cuda.synchronize(self.device)
-
-    def _bank(self, variant: str, elements: int) -> torch.Tensor:
-        import torch
-
-        dtype = getattr(torch, variant)
-        wanted = max(elements, BANK_BYTES // dtype.itemsize)
-        if variant not in self._banks or self._banks[variant].numel() < wanted:
-            seed = torch.randn(min(wanted, 1 << 20), device=self.device) * VALUE_SCALE
-            self._banks[variant] = seed.to(dtype).repeat(-(-wanted // seed.numel()))
-        return self._banks[variant]
-
-    def linear(self, case: ProbeCase) -> Run:
-        """(m, k) times (k, n), each call with the next weights of the bank."""
-        import torch
-
-        m, k, n = case.shape
-        bank = self._bank(case.variant, k * n)
-        x = torch.randn(m, k, device=self.device).to(bank.dtype)
-        copies = min(bank.numel() // (k * n), MOST_CALLS * (REPEATS + 1))
-        weights = cycle([bank[place * k * n : (place + 1) * k * n].view(n, k) for place in range(copies)])
-
-        def run() -> None:
-            torch.nn.functional.linear(x, next(weights))
-
-        return run
+        self.states = States(getattr(engine, "model", None))
+        self._vocabulary = engine.facts().vocabulary
 
     def _batch(self, engine: Switchable, rows: int, length: int) -> Any:
         import torch
@@ -107,7 +49,7 @@ class Bench:
         batch = self._batch(engine, *case.shape)
 
         def run() -> None:
-            self._states.enter(case.variant)
+            self.states.enter(case.variant)
             engine.forward(batch)
 
         return run
@@ -119,38 +61,31 @@ class Bench:
         batch = self._batch(engine, rows, length)
 
         def run() -> None:
-            self._states.enter(case.variant)
+            self.states.enter(case.variant)
             engine.generate(batch, new_tokens)
 
         return run
 
     def _ready(self, *, use_cache: bool | None) -> Switchable:
         """The engine without fixed-length padding, so that a probe's length is what runs."""
-        if self.engine is None:
-            raise ValueError("whole passes can be probed on a loaded model only")
         call = msgspec.structs.replace(self.engine.call, padding="longest", pad_to=None)
         return self.engine.with_call(call if use_cache is None else msgspec.structs.replace(call, use_cache=use_cache))
 
 
 def _groups(cases: Sequence[ProbeCase]) -> list[list[ProbeCase]]:
-    """Cases that run in turns, kernels before whole passes, which take what time is left.
-
-    The linear shapes of one token count go together, as they do in the model: called over and over alone, a bf16
-    product is up to a third faster than between others, because its kernel and its tile set-up stay warm. The head of
-    a small model goes apart, since it comes once a token and not after every layer.
-    """
-    found: dict[tuple[object, ...], list[ProbeCase]] = {}
-    for case in sorted(dict.fromkeys(cases), key=lambda case: case.kind in WHOLE):
-        alone = (case.shape[0], case.shape[1] * case.shape[2] > SWEEPING) if case.kind == "linear" else ()
-        found.setdefault((case.rule, case.kind, alone), []).append(case)
-    return list(found.values())
+    """Cases that run in turns, few rows first: batches take longest, and are what a short budget leaves out."""
+    found: dict[tuple[int, str, str], list[ProbeCase]] = {}
+    for case in dict.fromkeys(cases):
+        found.setdefault((case.shape[0], case.rule, case.kind), []).append(case)
+    return [found[key] for key in sorted(found, key=lambda key: key[0])]
 
 
-def _timer(bench: Bench, clock: Callable[[], float]) -> Callable[[Run], float]:
+def _timer(clock: Callable[[], float]) -> Callable[[Run], float]:
+    """Seconds of a pass; engines wait for their device."""
+
     def timed(run: Run) -> float:
         begin = clock()
         run()
-        bench.wait()
         return clock() - begin
 
     return timed
@@ -161,7 +96,7 @@ def _take_turns(
 ) -> list[ProbeResult]:
     """Round robin over the variants until `repeats` or `seconds` are over. Within a variant its shapes follow each
     other. Warm-ups size the samples; one counts only where it is all there is."""
-    timed = _timer(bench, clock)
+    timed = _timer(clock)
     deadline = clock() + seconds
     runs: dict[ProbeCase, Run] = {case: getattr(bench, case.kind)(case) for case in group}
     warm = {case: timed(run) for case, run in runs.items()}
@@ -185,7 +120,7 @@ def _take_turns(
 
 def run_probes(
     cases: Sequence[ProbeCase],
-    engine: Switchable | None,
+    engine: Switchable,
     *,
     repeats: int = REPEATS,
     budget_s: float = 6.0,
@@ -194,22 +129,24 @@ def run_probes(
     """Time cases in turns, those that are compared with each other in one round robin; seconds per call.
 
     The budget is shared out over the groups; one that does not fit gets fewer samples, and cases whose turn comes after
-    it is spent are left out. Whole passes need an engine (ValueError without).
+    it is spent are left out. A state that the model cannot be had in leaves an error. The model is put back as it was.
     """
     import torch
 
     end = clock() + budget_s
-    results: list[ProbeResult] = []
-    groups = _groups(cases)
     bench = Bench(engine)
+    refused = {state: bench.states.refused(state) for state in {case.variant for case in cases}}
+    results = [
+        ProbeResult(case=case, samples_s=(), error=why) for case in cases if (why := refused[case.variant]) is not None
+    ]
+    groups = _groups([case for case in cases if refused[case.variant] is None])
     try:
         with torch.inference_mode():
             for number, group in enumerate(groups):
                 left = end - clock()
                 if left <= 0:
                     break
-                weights = [WHOLE_WEIGHT if one[0].kind in WHOLE else 1.0 for one in groups[number:]]
-                results += _take_turns(bench, group, repeats, left * weights[0] / sum(weights), clock)
+                results += _take_turns(bench, group, repeats, left / (len(groups) - number), clock)
     finally:
-        bench.restore()
+        bench.states.restore()
     return tuple(results)

@@ -1,6 +1,6 @@
-"""Settings of a loaded model that probes turn over and back: the attention that it uses, the type of its adapter.
+"""Settings of a loaded model that probes turn over and back: its attention, the type of its weights or of its adapter.
 
-Both ways then run in one process on the same weights, which tells their difference to a few per cent.
+Both ways then run in one process on the same rows, which tells their difference to a few per cent.
 """
 
 from __future__ import annotations
@@ -13,59 +13,84 @@ from ftprof.profiler.model_facts import adapter_marks, is_adapter_weight
 if TYPE_CHECKING:
     import torch
 
+AS_LOADED = ""
+SPARE = 2
+"""A second copy of the weights is made where this many times its size is free."""
+
 
 class States:
-    """Turns one model over; `restore` puts it back as it was.
-
-    A state is "attention:<implementation>" or "adapter:<dtype>"; other words name none and change nothing.
-    """
+    """Turns one model over. A state is "attention:<implementation>", "weights:<dtype>" (all but the adapter's own),
+    "adapter:<dtype>", or `AS_LOADED`; words without a colon name none and change nothing."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
-        self._now: dict[str, str] = {}
-        self._as_loaded: dict[str, Callable[[], None]] = {}
-        self._adapters: dict[str, list[tuple[torch.nn.Parameter, torch.Tensor]]] = {}
+        self._now = AS_LOADED
+        self._back: Callable[[], None] = lambda: None
+        self._held: dict[str, list[tuple[torch.nn.Parameter, torch.Tensor]]] = {}
+        self._casts: dict[str, list[torch.Tensor]] = {}
+
+    def refused(self, state: str) -> str | None:
+        """Why the model cannot be had in this state, or None."""
+        what, _, dtype = state.partition(":")
+        if what != "weights":
+            return None
+        import psutil
+
+        needed = sum(data.numel() for _, data in self._parameters(what)) * (4 if dtype == "float32" else 2)
+        if SPARE * needed <= psutil.virtual_memory().available:
+            return None
+        return f"a second copy of the weights ({needed / 2**30:.1f} GiB) does not fit beside the first"
 
     def enter(self, state: str) -> None:
-        """Have the model in this state; asking twice costs nothing."""
-        what, named, value = state.partition(":")
-        if not named or self._now.get(what) == value:
+        """Have the model in this state; asking twice costs nothing. ValueError for one that there is not."""
+        state = state if ":" in state else AS_LOADED
+        if state == self._now:
             return
-        self._now[what] = value
-        if what == "attention":
-            self._attend(value)
-        elif what == "adapter":
-            self._cast(value)
-        else:
-            raise ValueError(f"no state of a model: {state}")
+        self._back()
+        self._now, self._back = AS_LOADED, lambda: None
+        if state:
+            self._back = self._enter(*state.split(":", 1))
+            self._now = state
 
     def restore(self) -> None:
-        """As it was before the first `enter`."""
-        for undo in self._as_loaded.values():
-            undo()
-        self._now.clear()
-        self._as_loaded.clear()
+        """As it was loaded; copies are let go."""
+        self.enter(AS_LOADED)
+        self._casts.clear()
 
-    def _attend(self, implementation: str) -> None:
-        base = self._model.get_base_model() if hasattr(self._model, "get_base_model") else self._model
-        before = base.config._attn_implementation
-        self._as_loaded.setdefault("attention", lambda: base.set_attn_implementation(before))
-        base.set_attn_implementation(implementation)
+    def _enter(self, what: str, value: str) -> Callable[[], None]:
+        """Turns the model over, and returns what turns it back."""
+        if what == "attention":
+            base = self._model.get_base_model() if hasattr(self._model, "get_base_model") else self._model
+            before = base.config._attn_implementation
+            base.set_attn_implementation(value)
+            return lambda: base.set_attn_implementation(before)
+        if what in ("weights", "adapter"):
+            held = self._parameters(what)
+            _put(held, self._cast(what, value))
+            return lambda: _put(held, [data for _, data in held])
+        raise ValueError(f"no state of a model: {what}:{value}")
 
-    def _cast(self, dtype: str) -> None:
+    def _parameters(self, what: str) -> list[tuple[torch.nn.Parameter, torch.Tensor]]:
+        """The parameters that a cast changes, with their data as loaded."""
+        if what not in self._held:
+            # PEFT leaves a saved head in the type of the base: only the adapter's own matrices are apart.
+            own = adapter_marks(self._model)[:1]
+            self._held[what] = [
+                (parameter, parameter.data)
+                for name, parameter in self._model.named_parameters()
+                if is_adapter_weight(name, own) == (what == "adapter") and parameter.is_floating_point()
+            ]
+        return self._held[what]
+
+    def _cast(self, what: str, dtype: str) -> list[torch.Tensor]:
         import torch
 
-        if not self._adapters:
-            # The adapter's own matrices alone: PEFT leaves a saved head in the type of the base.
-            own = adapter_marks(self._model)[:1]
-            held = [p for name, p in self._model.named_parameters() if is_adapter_weight(name, own)]
-            self._adapters["as loaded"] = [(parameter, parameter.data) for parameter in held]
-            self._as_loaded["adapter"] = lambda: self._put("as loaded")
-        if dtype not in self._adapters:
-            target = getattr(torch, dtype)
-            self._adapters[dtype] = [(p, data.to(target)) for p, data in self._adapters["as loaded"]]
-        self._put(dtype)
+        key = f"{what}:{dtype}"
+        if key not in self._casts:
+            self._casts[key] = [data.to(getattr(torch, dtype)) for _, data in self._parameters(what)]
+        return self._casts[key]
 
-    def _put(self, dtype: str) -> None:
-        for parameter, data in self._adapters[dtype]:
-            parameter.data = data
+
+def _put(held: list[tuple[torch.nn.Parameter, torch.Tensor]], values: list[torch.Tensor]) -> None:
+    for (parameter, _), value in zip(held, values, strict=True):
+        parameter.data = value

@@ -304,15 +304,14 @@ class DeviceSample(msgspec.Struct, frozen=True, kw_only=True):
 class ProbeCase(msgspec.Struct, frozen=True, kw_only=True):
     """One thing to time before deciding.
 
-    kind `linear`: shape (m, k, n), variant a dtype. kind `forward`: shape (rows, length). kind `generate`: shape
-    (rows, prompt length, new tokens), variant "cache" or "no-cache". The last two also take a state of the model as
-    variant: "attention:sdpa", "adapter:bfloat16".
+    kind `forward`: shape (rows, length). kind `generate`: shape (rows, prompt length, new tokens). Their variant is a
+    state of the model ("attention:sdpa", "weights:bfloat16", "adapter:bfloat16"; "" as loaded), or "cache" or "no-cache".
     kind `depth`: shape (layers, rows, length, 1 for a decode step after it, else 0), variant "runtime:precision"
-    (torch:float32, genai:int8, ...): one pass of a copy of the model with that many layers.
+    (torch:float32, genai:int8, ort:int8-static, ...): one pass of a copy of the model with that many layers.
     """
 
     rule: str
-    kind: Literal["linear", "forward", "generate", "depth"]
+    kind: Literal["forward", "generate", "depth"]
     shape: tuple[int, ...]
     variant: str = ""
 

@@ -37,7 +37,7 @@ from ftprof.profiler.diagnosis import Diagnosis
 from ftprof.profiler.record import ProbeCase, RunRecord
 
 NAME = "eager-attention"
-EAGER, FUSED = "attention:eager", "attention:sdpa"
+FUSED = "attention:sdpa"
 
 
 def detect(record: RunRecord, diagnosis: Diagnosis) -> Finding | None:
@@ -52,7 +52,7 @@ def detect(record: RunRecord, diagnosis: Diagnosis) -> Finding | None:
         scenario=scenario,
         phase=phase,
         at_stake_s=seconds,
-        evidence=(Evidence(name="attention", value=model.attention, condition="SDPA probed on the real lengths"),),
+        evidence=(Evidence(name="attention", value=model.attention, condition="whole passes probed with SDPA"),),
     )
 
 
@@ -65,11 +65,11 @@ def _share(diagnosis: Diagnosis, scenario: str, name: str) -> float:
 
 
 def probes(record: RunRecord, finding: Finding) -> tuple[ProbeCase, ...]:
-    return toggle_probes(record, NAME, EAGER, FUSED)
+    return toggle_probes(record, FUSED)
 
 
 def predict(record: RunRecord, finding: Finding) -> Prediction:
-    return toggle_prediction(record, NAME, EAGER, FUSED)
+    return toggle_prediction(record, FUSED)
 
 
 RULE = Rule(

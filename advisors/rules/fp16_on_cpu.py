@@ -1,7 +1,7 @@
 """The weights are in fp16 on a processor, where most emulate it.
 
 ## What it detects
-A model loaded in fp16 on the CPU. Whether fp32 is faster is decided by timing both on the model's own linear shapes.
+A model loaded in fp16 on the CPU. Whether fp32 is faster is decided by timing whole passes both ways.
 
 ## Why it is slow
 fp16 is made for GPUs. Processors without AVX-512 FP16 widen each value before they compute and round each result
@@ -25,19 +25,20 @@ from __future__ import annotations
 
 import msgspec
 
-from ftprof.advisors.dtypes import dtype_prediction, dtype_probes
 from ftprof.advisors.predict import typical_s
 from ftprof.advisors.rule import ALL_TASKS, Evidence, Finding, Prediction, Rule
 from ftprof.advisors.shapes import main_phase
+from ftprof.advisors.toggles import toggle_prediction, toggle_probes
 from ftprof.profiler.diagnosis import Diagnosis
 from ftprof.profiler.record import ProbeCase, RunRecord
 
 NAME = "fp16-on-cpu"
+PROBED = "weights:float32"
 
 
 def detect(record: RunRecord, diagnosis: Diagnosis) -> Finding | None:
     model, workload = record.model, record.workload
-    if model is None or workload is None or model.dtype != "float16" or workload.device != "cpu" or not model.linears:
+    if model is None or workload is None or model.dtype != "float16" or workload.device != "cpu":
         return None
     scenario, phase = main_phase(record)
     return Finding(
@@ -45,16 +46,16 @@ def detect(record: RunRecord, diagnosis: Diagnosis) -> Finding | None:
         scenario=scenario,
         phase=phase,
         at_stake_s=typical_s(record, scenario, phase) or 0.0,
-        evidence=(Evidence(name="dtype", value=model.dtype, condition="fp32 probed on the model's own shapes"),),
+        evidence=(Evidence(name="dtype", value=model.dtype, condition="whole passes probed in fp32"),),
     )
 
 
 def probes(record: RunRecord, finding: Finding) -> tuple[ProbeCase, ...]:
-    return dtype_probes(record, NAME, "float16", "float32")
+    return toggle_probes(record, PROBED)
 
 
 def predict(record: RunRecord, finding: Finding) -> Prediction:
-    return dtype_prediction(record, NAME, "float16", "float32")
+    return toggle_prediction(record, PROBED)
 
 
 RULE = Rule(

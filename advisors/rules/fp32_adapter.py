@@ -63,17 +63,17 @@ def detect(record: RunRecord, diagnosis: Diagnosis) -> Finding | None:
     )
 
 
-def _states(record: RunRecord) -> tuple[str, str]:
-    assert record.model and record.adapter
-    return f"adapter:{record.adapter.loaded_dtype}", f"adapter:{record.model.dtype}"
+def _state(record: RunRecord) -> str:
+    assert record.model
+    return f"adapter:{record.model.dtype}"
 
 
 def probes(record: RunRecord, finding: Finding) -> tuple[ProbeCase, ...]:
-    return toggle_probes(record, NAME, *_states(record))
+    return toggle_probes(record, _state(record))
 
 
 def predict(record: RunRecord, finding: Finding) -> Prediction:
-    return toggle_prediction(record, NAME, *_states(record))
+    return toggle_prediction(record, _state(record))
 
 
 RULE = Rule(

@@ -1,8 +1,8 @@
 """The weights are in fp32 where this machine runs the model faster in bf16.
 
 ## What it detects
-A model loaded in fp32. Whether bf16 helps is decided by timing both on the model's own linear shapes, with the
-workload's own token counts, so the rule is silent where bf16 does not pay end to end.
+A model loaded in fp32. Whether bf16 helps is decided by timing whole passes
+both ways at the workload's own lengths, so the rule is silent where bf16 does not pay end to end.
 
 ## Why it is slow
 Fp32 weights are twice the bytes that decode must stream per token, and fp32 products leave the matrix units of recent
@@ -29,19 +29,20 @@ from __future__ import annotations
 
 import msgspec
 
-from ftprof.advisors.dtypes import dtype_prediction, dtype_probes
 from ftprof.advisors.predict import stake, traced_share
 from ftprof.advisors.rule import ALL_TASKS, Evidence, Finding, Prediction, Rule
 from ftprof.advisors.shapes import main_phase, steps
+from ftprof.advisors.toggles import toggle_prediction, toggle_probes
 from ftprof.profiler.diagnosis import Diagnosis
 from ftprof.profiler.record import ProbeCase, RunRecord
 
 NAME = "fp32-weights"
+PROBED = "weights:bfloat16"
 
 
 def detect(record: RunRecord, diagnosis: Diagnosis) -> Finding | None:
     model = record.model
-    if model is None or model.dtype != "float32" or not model.linears:
+    if model is None or model.dtype != "float32":
         return None
     here = main_phase(record)[0]
     shares = {
@@ -55,16 +56,16 @@ def detect(record: RunRecord, diagnosis: Diagnosis) -> Finding | None:
         scenario=scenario,
         phase=phase,
         at_stake_s=seconds,
-        evidence=(Evidence(name="dtype", value=model.dtype, condition="bf16 probed on the model's own shapes"),),
+        evidence=(Evidence(name="dtype", value=model.dtype, condition="whole passes probed in bf16"),),
     )
 
 
 def probes(record: RunRecord, finding: Finding) -> tuple[ProbeCase, ...]:
-    return dtype_probes(record, NAME, "float32", "bfloat16")
+    return toggle_probes(record, PROBED)
 
 
 def predict(record: RunRecord, finding: Finding) -> Prediction:
-    return dtype_prediction(record, NAME, "float32", "bfloat16")
+    return toggle_prediction(record, PROBED)
 
 
 RULE = Rule(

@@ -56,13 +56,13 @@ class Laps(Budget):
 
 
 def cases(seed: int, quick: bool) -> Iterator[PredictionCase]:
+    for name in () if quick else (*SAMPLES, *VARIANTS):
+        yield PredictionCase(name, seed=seed)
     for sizes in RANDOM[4:5] if quick else RANDOM:
         family, hidden, layers, rank, call = sizes
         called = ", ".join(f"{key} {value}" for key, value in call.items())
         said = f"random {family} {hidden} x {layers}{f', rank {rank}' if rank else ''}{f', {called}' if called else ''}"
         yield PredictionCase(said, sizes, seed)
-    for name in () if quick else (*SAMPLES, *VARIANTS):
-        yield PredictionCase(name, seed=seed)
 
 
 def run(case: PredictionCase, machine: Machine) -> dict[str, Any]:

@@ -15,16 +15,13 @@ from ftprof.advisors.predict import (
     from_saving,
     interpolate,
     paired,
-    samples_of,
     stake,
-    swap,
     with_end_to_end,
 )
 from ftprof.advisors.rule import PredictedRatio
 from ftprof.advisors.shapes import main_phase, occurrences, steps
-from ftprof.profiler.record import ProbeCase, RunRecord
 from ftprof.profiler.workload import Call
-from tests.advisors.records import LLM_TIMES, causal, encoder, probed
+from tests.advisors.records import LLM_TIMES, causal, encoder
 
 speedups = st.floats(0.2, 20.0)
 
@@ -95,17 +92,6 @@ def test_a_batch_unit_of_several_batches_counts_their_steps() -> None:
 def test_people_feel_a_request_or_a_batch_of_texts() -> None:
     assert main_phase(causal()) == ("single", "e2e")
     assert main_phase(encoder()) == ("batch", "forward")
-
-
-def test_a_swap_needs_all_its_probes() -> None:
-    old = ProbeCase(rule="r", kind="linear", shape=(1, 64, 64), variant="float32")
-    new = msgspec.structs.replace(old, variant="bfloat16")
-    record = RunRecord(probes=probed([old]))
-    assert samples_of(record, new) == ()
-    assert swap(record, [(3.0, old, new)]) is None
-    whole = swap(RunRecord(probes=probed([old, new], lambda case: 2.0 if case == old else 1.0)), [(3.0, old, new)])
-    assert whole
-    assert (whole.old_s, whole.new_s) == pytest.approx((6.0, 3.0), rel=0.01)
 
 
 @given(st.floats(1.0, 1e5))

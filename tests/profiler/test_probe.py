@@ -52,25 +52,6 @@ def fake() -> Any:
     return FakeEngine(Call(padding="max_length", pad_to=64), [])
 
 
-def test_kernels_give_every_repeat_of_every_case() -> None:
-    cases = [case("linear", (2, 16, 8), dtype) for dtype in ("float32", "bfloat16")]
-    results = run_probes(cases, None, repeats=3, budget_s=30.0)
-    assert [result.case for result in results] == cases
-    assert all(len(result.samples_s) == 3 and min(result.samples_s) > 0 for result in results)
-
-
-def test_a_product_walks_through_more_weights_than_a_cache_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
-    seen: list[int] = []
-    monkeypatch.setattr(torch.nn.functional, "linear", lambda x, weight: seen.append(weight.data_ptr()))
-    run = Bench(None).linear(case("linear", (1, 1024, 1024), "float32"))
-    for _ in range(33):
-        run()
-    assert len(set(seen)) == 32  # 128 MiB of 4 MiB matrices, then the first again
-    assert seen[32] == seen[0]
-
-
 def test_whole_passes_run_at_the_length_asked_for_without_fixed_padding() -> None:
     engine = fake()
     run_probes([case("forward", (2, 9)), case("forward", (2, 5))], engine, repeats=1)
@@ -85,17 +66,10 @@ def test_the_cache_is_switched_through_the_call() -> None:
     assert [len(result.samples_s) for result in results] == [2, 2]
 
 
-def test_whole_passes_need_a_model() -> None:
-    with pytest.raises(ValueError, match="loaded model"):
-        run_probes([case("forward", (1, 4))], None)
-
-
-def test_kernels_come_before_whole_passes_and_shapes_of_one_token_count_together() -> None:
-    forward, longer = case("forward", (1, 4)), case("forward", (1, 8))
-    fp32, bf16 = (case("linear", (1, 8, 8), dtype) for dtype in ("float32", "bfloat16"))
-    wider, prefill, head = (case("linear", shape, "float32") for shape in ((1, 8, 16), (4, 8, 8), (1, 576, 49152)))
-    wanted = [[fp32, wider, bf16], [prefill], [head], [forward, longer]]
-    assert _groups([forward, fp32, wider, prefill, head, longer, bf16, fp32]) == wanted
+def test_few_rows_come_first_and_states_of_the_same_shapes_take_turns() -> None:
+    single, longer, other = case("forward", (1, 4)), case("forward", (1, 8)), case("forward", (1, 4), "attention:sdpa")
+    batch, tokens = case("forward", (8, 4)), case("generate", (1, 4, 3), "cache")
+    assert _groups([batch, single, tokens, longer, other, single]) == [[single, longer, other], [tokens], [batch]]
 
 
 def test_batches_carry_a_mask_and_single_rows_none() -> None:
@@ -113,10 +87,25 @@ def test_a_spent_budget_costs_samples_first_and_cases_last() -> None:
         now += 0.25
         return now
 
-    cases = [case("linear", (size, 8, 8), "float32") for size in (1, 2, 3, 4)]
-    results = run_probes(cases, None, repeats=8, budget_s=2.5, clock=clock)
+    cases = [case("forward", (rows, 8)) for rows in (1, 2, 3, 4)]
+    results = run_probes(cases, fake(), repeats=8, budget_s=2.5, clock=clock)
     assert 0 < len(results) < len(cases)
     assert all(1 <= len(result.samples_s) < 8 for result in results)
+
+
+def test_a_second_copy_that_does_not_fit_is_said_and_costs_only_its_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    import psutil
+
+    from ftprof.profiler.torch_engine import TorchEngine
+    from tests.profiler.tiny_models import llama
+
+    engine = TorchEngine(llama(), SimpleNamespace(pad_token_id=0, eos_token_id=0), Call(), "causal-lm")
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=1000))
+    plain, cast = (case("forward", (1, 4), state) for state in ("", "weights:bfloat16"))
+    found = {result.case: result for result in run_probes([plain, cast], engine, repeats=1)}
+    assert found[plain].samples_s
+    assert not found[cast].samples_s
+    assert "does not fit" in (found[cast].error or "")
 
 
 def test_a_real_engine_answers_whole_passes_with_and_without_cache() -> None:
@@ -145,18 +134,24 @@ def test_a_model_is_turned_over_for_a_pass_and_put_back() -> None:
     forward = engine.forward
 
     def watched(batch: Batch) -> None:
-        seen.add((base.config._attn_implementation, str(next(iter(weights.values())).dtype)))
+        of_base = next(p for name, p in engine.model.named_parameters() if not is_adapter_weight(name, marks))
+        dtypes = f"{next(iter(weights.values())).dtype} on {of_base.dtype}".replace("torch.", "")
+        seen.add((base.config._attn_implementation, dtypes))
         forward(batch)
 
     engine.forward = watched  # type: ignore[method-assign]
     engine.with_call = lambda call: engine  # type: ignore[method-assign]
     was = base.config._attn_implementation
     other = "eager" if was != "eager" else "sdpa"
-    states = [f"attention:{was}", f"attention:{other}", "adapter:float32", "adapter:bfloat16"]
+    states = ["", f"attention:{other}", "adapter:bfloat16", "weights:bfloat16"]
     results = run_probes([case("forward", (2, 6), state) for state in states], engine, repeats=2, budget_s=30.0)
     assert all(result.samples_s for result in results)
-    assert {attention for attention, _ in seen} == {was, other}
-    assert {dtype for _, dtype in seen} == {"torch.float32", "torch.bfloat16"}
+    assert seen == {
+        (was, "float32 on float32"),
+        (other, "float32 on float32"),
+        (was, "bfloat16 on float32"),
+        (was, "float32 on bfloat16"),
+    }
     assert base.config._attn_implementation == was
     assert all(parameter.data.equal(before[name]) for name, parameter in weights.items())
     with pytest.raises(ValueError, match="no state"):

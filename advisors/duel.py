@@ -1,4 +1,7 @@
-"""Time two variants against each other: interleaved quads, the idle worker stopped, every sample kept."""
+"""Time two variants against each other: interleaved quads, the idle worker stopped, every sample kept.
+
+Method: Before and after (docs/method.md).
+"""
 
 from __future__ import annotations
 

@@ -25,7 +25,10 @@ PACKAGES = (
     "onnxruntime-genai",
 )
 # Prefixes of variables that change how fast things run; values of others are nobody's business.
-PREFIXES = ("OMP_", "MKL_", "ONEDNN_", "DNNL_", "KMP_", "GOMP_", "PYTORCH_", "TORCH_", "CUDA_VISIBLE", "HF_HUB_OFFLINE")
+PREFIXES = (
+    *("OMP_", "MKL_", "ONEDNN_", "DNNL_", "KMP_", "GOMP_", "PYTORCH_", "TORCH_", "CUDA_VISIBLE", "HF_HUB_OFFLINE"),
+    *("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD"),
+)
 
 
 def environment(device: str, fingerprint: str = "") -> Environment:

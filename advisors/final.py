@@ -1,4 +1,7 @@
-"""The last word: the best variant against the original, in fresh processes of both."""
+"""The last word: the best variant against the original, in fresh processes of both.
+
+Method: Before and after (docs/method.md).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The quality gate as the conductor sees it: what the original gave, and how a candidate is held against it."""
+"""The quality gate as the conductor sees it: what the original gave, and how a candidate is held against it.
+
+Method: Outputs (docs/method.md).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Arithmetic of predictions: T' = T - old + new for what a fix touches, with an 80 % interval. Pure."""
+"""Arithmetic of predictions: T' = T - old + new for what a fix touches, with an 80 % interval. Pure.
+
+Method: Predictions (docs/method.md).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the rules that move a model to another runtime share: probes at two depths, the prediction, and refusals. Pure."""
+"""What the rules that move a model to another runtime share: probes at two depths, the prediction, and refusals. Pure.
+
+Method: Predictions (docs/method.md).
+"""
 
 from __future__ import annotations
 

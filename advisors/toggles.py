@@ -1,4 +1,7 @@
-"""Fixes that one process can turn over and back: probes of whole passes both ways, and what they predict. Pure."""
+"""Fixes that one process can turn over and back: probes of whole passes both ways, and what they predict. Pure.
+
+Method: Predictions (docs/method.md).
+"""
 
 from __future__ import annotations
 

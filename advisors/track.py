@@ -1,7 +1,9 @@
-"""How good a rule's predictions have been on this machine, and what that corrects in the next one (G 5.5).
+"""How good a rule's predictions have been on this machine, and what that corrects in the next one.
 
 Every prediction that a trial then measured is one line in the user's state folder: the rule, the machine's fingerprint
 and two ratios, nothing of the model. It is read back before the next prediction is written down.
+
+Method: Predictions (docs/method.md).
 """
 
 from __future__ import annotations

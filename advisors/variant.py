@@ -1,4 +1,7 @@
-"""A workload with its changes, and the worker that holds it while one is needed."""
+"""A workload with its changes, and the worker that holds it while one is needed.
+
+Method: Before and after (docs/method.md).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,6 @@ class Variant:
         self.loaded: Loaded | None = None
         self.evict: tuple[str, ...] = ()
         """Files that the next load must read from the disk again."""
-        self._aged: Handle | None = None
 
     def handle(self) -> Handle:
         """A live worker with the workload loaded. WorkerDied or FtprofError where it cannot be had."""
@@ -37,14 +39,6 @@ class Variant:
                 raise
             self._handle = fresh
         return self._handle
-
-    def age(self) -> None:
-        """Give a new worker the history of an old one, once: measured against one that has run larger batches, a fresh
-        process of the same model came out 7 to 15 % slower."""
-        handle = self.handle()
-        if self._aged is not handle:
-            handle.call("age", timeout_s=self.context.patience())
-            self._aged = handle
 
     @property
     def up(self) -> bool:
@@ -71,12 +65,8 @@ class VariantArm:
 
     def enter(self, scenario: str, unit: int) -> None:
         settle()
-        self._prepare()
         # The first run after a switch finds cold caches; a short one takes that instead of a whole sample.
         self.variant.handle().call("warm", scenario, unit, timeout_s=self.variant.context.patience())
-
-    def _prepare(self) -> None:
-        self.variant.age()
 
     def sample(self, scenario: str, unit: int) -> Times:
         context = self.variant.context
@@ -89,9 +79,6 @@ class VariantArm:
 
 class RestartArm(VariantArm):
     """One side whose worker is ended after each block: for two variants that do not fit in memory together."""
-
-    def _prepare(self) -> None:
-        """Nothing: both sides are new at every block."""
 
     def leave(self) -> None:
         self.variant.close()

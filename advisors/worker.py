@@ -44,9 +44,6 @@ if TYPE_CHECKING:
     from ftprof.profiler.workload import Call, Workload
 
 
-AGEING_RUNS = 2
-
-
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """A worker is ready: what it holds and what the load took."""
 
@@ -173,17 +170,6 @@ class Service:
 
         rows = self._unit_rows(scenario, unit)[: self._engine.call.batch_size]
         run_unit(self._engine, self._workload.task, rows, WARM_TOKENS)
-
-    def age(self) -> None:
-        """The largest batch of every scenario, twice: a process that has once held large tensors keeps their memory and
-        runs small ones faster from then on, so two processes are alike only once both have."""
-        from ftprof.profiler.units import WARM_TOKENS, compute, prepare
-
-        for scenario in self._workload.scenarios:
-            batches = prepare(self._engine, self._unit_rows(scenario.name, 0))
-            largest = max(batches, key=lambda batch: batch.length * len(batch.tokens))
-            for _ in range(AGEING_RUNS):
-                compute(self._engine, self._workload.task, [largest], WARM_TOKENS)
 
     def set_adapter(self, on: bool) -> None:
         """Switch the adapter's part of the work on or off; its wrappers stay."""

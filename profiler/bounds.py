@@ -1,4 +1,7 @@
-"""Which measured limit an op runs into, and how its time splits into ideal time and the rest. Pure."""
+"""Which measured limit an op runs into, and how its time splits into ideal time and the rest. Pure.
+
+Method: Time (docs/method.md).
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,10 @@ from ftprof.profiler.record import Machine, OpTotal
 # whole phase fits. Everything else works on what was just written.
 STREAMING = frozenset({"matmul", "attention", "embedding", "cat"})
 
-# An op shorter than twice the cost of an empty one says nothing about its work (G 1.3).
+# An op shorter than twice the cost of an empty one says nothing about its work.
 FLOOR_MARGIN = 2.0
 
-# More than a tenth above a roof: wrong bytes, cached data or a wrong peak, so it is not classified on (G 1.3).
+# More than a tenth above a roof: wrong bytes, cached data or a wrong peak, so it is not classified on.
 ANOMALY = 1.10
 
 

@@ -1,4 +1,7 @@
-"""What looking costs: seconds that the profiler adds to an op, and that a wrapped `forward` adds to a call."""
+"""What looking costs: seconds that the profiler adds to an op, and that a wrapped `forward` adds to a call.
+
+Method: Time (docs/method.md).
+"""
 
 from __future__ import annotations
 

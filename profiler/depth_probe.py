@@ -1,4 +1,7 @@
-"""Time shallow copies of a model on several runtimes, in turns: two depths tell what a layer costs and what the rest does."""
+"""Time shallow copies of a model on several runtimes, in turns: two depths tell what a layer costs and what the rest does.
+
+Method: Predictions (docs/method.md).
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""The cheapest experiment on what limits a phase: the same pass with every row twice, in turns with it (G 1.6).
+"""The cheapest experiment on what limits a phase: the same pass with every row twice, in turns with it.
 
 Arithmetic takes twice as long for twice the tokens; streaming the weights, or the host's calls, hardly longer.
+
+Method: Verdicts (docs/method.md).
 """
 
 from __future__ import annotations

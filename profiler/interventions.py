@@ -1,8 +1,10 @@
-"""What the experiments in a record say about a bound: confirmed, contradicted, or nothing (G 1.6). Pure.
+"""What the experiments in a record say about a bound: confirmed, contradicted, or nothing. Pure.
 
 A verdict from shares alone is suspected. More tokens at once, a twin of the model with hardly any width, one thread
 instead of all, and requests without their tokeniser change the work in known ways; the time must follow as the bound
 says it would.
+
+Method: Verdicts (docs/method.md).
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from ftprof.profiler.diagnosis import Bound
 from ftprof.profiler.record import Doubling, LoadSplit, Machine, Pretokenised, RunRecord
 
 # Doubling the tokens multiplies the time by at least 1.7 where arithmetic is the limit, by at most 1.3 where streaming
-# the weights is, by at most 1.15 where the host is (G 1.6). As exponents of the growth, so that eight times the tokens
+# the weights is, by at most 1.15 where the host is. As exponents of the growth, so that eight times the tokens
 # are judged alike.
 COMPUTE_EXPONENT, MEMORY_EXPONENT, HOST_EXPONENT = log(1.7) / log(2), log(1.3) / log(2), log(1.15) / log(2)
 LEAST_GROWTH = 1.5

@@ -2,6 +2,8 @@
 
 Three answers. "pass" needs the 95 % bound inside the limit, "fail" a figure beyond it or proven harm, everything
 between is "inconclusive"; a fix is kept on "pass" alone. Outputs that cannot be compared fail.
+
+Method: Outputs (docs/method.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""How far outputs may move before a change counts as damage, by class of fix."""
+"""How far outputs may move before a change counts as damage, by class of fix.
+
+Method: Outputs (docs/method.md).
+"""
 
 from __future__ import annotations
 

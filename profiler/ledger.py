@@ -2,6 +2,8 @@
 
 Pure: no torch, nothing is measured here. Each phase's ledger sums to its untraced median; what the trace did not see
 is `unattributed`, and where it saw more than there was, all of it is scaled down and the evidence says so.
+
+Method: Time (docs/method.md).
 """
 
 from __future__ import annotations

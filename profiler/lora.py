@@ -1,4 +1,7 @@
-"""What the adapter costs, by two independent ways, and whether they agree. Pure."""
+"""What the adapter costs, by two independent ways, and whether they agree. Pure.
+
+Method: Verdicts (docs/method.md).
+"""
 
 from __future__ import annotations
 

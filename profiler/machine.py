@@ -2,6 +2,8 @@
 
 Everything is taken by behaviour (flags can lie in virtual machines), in this process and with its threads. Noise only
 ever slows a run down, so a limit is the best of several medians.
+
+Method: Time (docs/method.md).
 """
 
 from __future__ import annotations
@@ -31,11 +33,11 @@ ISA_FLAGS = (
     *("asimd", "asimddp", "bf16", "i8mm", "sve"),
 )
 
-# Small enough to finish within the budget on one core, large enough to reach the peak (G 1.5).
+# Small enough to finish within the budget on one core, large enough to reach the peak.
 GEMM_SIZES = (768, 1536)
 
 # From inside one core's cache to well beyond it; the visible last-level cache is shared with strangers, so only the
-# measured curve counts (G 1.5).
+# measured curve counts.
 WORKING_SETS = (4 * MIB, 32 * MIB, 128 * MIB, 256 * MIB)
 MEMORY_FRACTION = 8
 """At most one part in eight of the free memory is used for a working set."""

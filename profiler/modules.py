@@ -1,4 +1,7 @@
-"""Where the time goes by kind of module, and what LoRA layers cost, by timed `forward`s without any profiler."""
+"""Where the time goes by kind of module, and what LoRA layers cost, by timed `forward`s without any profiler.
+
+Method: Verdicts (docs/method.md).
+"""
 
 from __future__ import annotations
 

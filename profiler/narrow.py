@@ -2,6 +2,8 @@
 
 The same Python runs and the same operations are launched, on a few numbers each, without a profiler: the host's time
 (with the fixed cost of each operation) measured on its own, so that the ledger's rows for it can be held against it.
+
+Method: Time (docs/method.md).
 """
 
 from __future__ import annotations

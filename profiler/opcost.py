@@ -3,6 +3,8 @@
 Bytes are the nominal traffic of a cold run (every operand read once, every result written once); the measured roofs
 are nominal in the same way. FLOPs count a multiply-add as two. Only kernels carry a cost: composite ops (`linear`,
 `matmul`, `to`, ...) dispatch to kernels that are events of their own, and views move nothing.
+
+Method: Time (docs/method.md).
 """
 
 from __future__ import annotations

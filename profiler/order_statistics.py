@@ -1,4 +1,7 @@
-"""Median and percentiles of one variant's samples, with what the number of samples can support and no more."""
+"""Median and percentiles of one variant's samples, with what the number of samples can support and no more.
+
+Method: Before and after (docs/method.md).
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 The baseline writes log-probabilities of the scored positions to a memory-mapped file; a candidate reads them and
 reduces to divergences, token by token.
+
+Method: Outputs (docs/method.md).
 """
 
 from __future__ import annotations

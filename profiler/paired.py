@@ -2,6 +2,8 @@
 
 Everything is a log ratio of adjacent samples, so that the machine's slow drift cancels and A against B is exactly the
 inverse of B against A. Stopping looks at precision only, never at the sign.
+
+Method: Before and after (docs/method.md).
 """
 
 from __future__ import annotations

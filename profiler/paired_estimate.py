@@ -1,4 +1,7 @@
-"""Hodges-Lehmann estimate with the interval of Wilcoxon's signed ranks, for differences of paired samples."""
+"""Hodges-Lehmann estimate with the interval of Wilcoxon's signed ranks, for differences of paired samples.
+
+Method: Before and after (docs/method.md).
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 A slow drift of the machine hits both arms alike in A B B A; a randomised mix of ABBA and BAAB keeps any rhythm of the
 machine from falling in step with the order.
+
+Method: Before and after (docs/method.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Ledgers of single phases, in seconds per occurrence that sum to the untraced median: traced, loading, end to end. Pure."""
+"""Ledgers of single phases, in seconds per occurrence that sum to the untraced median: traced, loading, end to end. Pure.
+
+Method: Time (docs/method.md).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from ftprof.profiler.record import LoadSplit, Machine, OpTrace, PhaseWaits, RunR
 
 # Shares of the time below this are left out of the sentences.
 WORTH_SAYING = 0.10
-# Closure outside this is said (G 1.2).
+# Closure outside this is said.
 CLOSES_WITHIN = 0.02
 
 

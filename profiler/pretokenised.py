@@ -1,6 +1,8 @@
-"""What tokenising costs a request: the whole request in turns with one whose tokens are ready (G 1.6).
+"""What tokenising costs a request: the whole request in turns with one whose tokens are ready.
 
 The phase is timed by itself as well; if all of it goes once it is skipped, nothing else had hidden it.
+
+Method: Verdicts (docs/method.md).
 """
 
 from __future__ import annotations

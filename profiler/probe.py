@@ -1,4 +1,7 @@
-"""Small timings that decide about a fix: whole passes of the model as it is and turned over, on the workload's shapes."""
+"""Small timings that decide about a fix: whole passes of the model as it is and turned over, on the workload's shapes.
+
+Method: Predictions (docs/method.md).
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Settings of a loaded model that probes turn over and back: its attention, the type of its weights or of its adapter.
 
 Both ways then run in one process on the same rows, which tells their difference to a few per cent.
+
+Method: Predictions (docs/method.md).
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from typing import Any, Self
 import msgspec
 
 from ftprof.profiler.errors import Exit, FtprofError
+from ftprof.profiler.heap import settle_heap
 
 PRELOAD = ["ftprof.profiler.preload"]
 QUIET = {
@@ -61,6 +62,7 @@ def prepare(device: str, *, offline: bool) -> None:
     """Set the environment of all workers and name what the fork server imports. Before the first worker."""
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
+    settle_heap()
     if offline:
         os.environ["HF_HUB_OFFLINE"] = "1"
     if start_method(device) == "forkserver":

@@ -1,4 +1,7 @@
-"""Types of the quality check: did the outputs stay the same, and how sure is that."""
+"""Types of the quality check: did the outputs stay the same, and how sure is that.
+
+Method: Outputs (docs/method.md).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""The same pass with one thread and with all, in turns: arithmetic and bandwidth grow by different factors (G 1.6).
+"""The same pass with one thread and with all, in turns: arithmetic and bandwidth grow by different factors.
 
 How much more all threads compute, and how much faster they read, is measured on this machine; a pass follows the one
 that limits it, and a pass that the host limits follows neither.
+
+Method: Verdicts (docs/method.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A light pass under torch.profiler: which ops a phase spends its time in, and how much lies between them."""
+"""A light pass under torch.profiler: which ops a phase spends its time in, and how much lies between them.
+
+Method: Time (docs/method.md).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One timed sample: the rows of one unit, from text to text, split into phases by wall clock."""
+"""One timed sample: the rows of one unit, from text to text, split into phases by wall clock.
+
+Method: Time (docs/method.md).
+"""
 
 from __future__ import annotations
 

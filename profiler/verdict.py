@@ -1,4 +1,7 @@
-"""From a ledger to a verdict: the bound and how sure (G 1.2). Pure."""
+"""From a ledger to a verdict: the bound and how sure. Pure.
+
+Method: Verdicts (docs/method.md).
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,10 @@ from typing import NamedTuple
 
 from ftprof.profiler.diagnosis import Bound, Ledger
 
-# Two groups closer than ten points are not told apart (G 1.2).
+# Two groups closer than ten points are not told apart.
 MARGIN = 0.10
 
-# Below 40 % of the limit an op is merely inefficient, and its limit hardly the cause (G 1.3).
+# Below 40 % of the limit an op is merely inefficient, and its limit hardly the cause.
 INEFFICIENT = 0.4
 
 CONTRADICTED = 0.5
@@ -60,7 +63,7 @@ def confidence(closure: float, exact_share: float, traced_ratio: float | None, n
     `closure` is the sum of what was seen over the untraced time.
     """
     closes = max(0.0, 1.0 - abs(1.0 - closure))
-    # Above 1.5 the shares of small ops are good to five points only (G 3.7).
+    # Above 1.5 the shares of small ops are good to five points only.
     light = 0.8 if traced_ratio is not None and traced_ratio > 1.5 else 1.0
     # At a limit or merely inefficient: half sure at best where ops run at a small part of the limit.
     at_limit = 1.0 if near is None else min(1.0, 0.5 + 0.5 * near / INEFFICIENT)

@@ -1,7 +1,9 @@
-"""Time that a phase spends waiting for files, locks and sleep, by the calls that wait (ledger rows X and Y, G 1.2).
+"""Time that a phase spends waiting for files, locks and sleep, by the calls that wait.
 
 A pass of its own with Python's profile hook: it sees every built-in function that Python calls, with exact ends. The
 hook slows Python down, so no total is taken from it; how long a call waits does not change.
+
+Method: Time (docs/method.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Which part of a stamped run is which phase. A unit stamps its start, the end of prefill and each token's end."""
+"""Which part of a stamped run is which phase. A unit stamps its start, the end of prefill and each token's end.
+
+Method: Time (docs/method.md).
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 In a model the wrapper runs with cold caches, since a large matrix came before it; replayed it runs with warm ones. The
 difference does not vanish with the wrapper: it falls to whoever comes next (see `displaced`).
+
+Method: Verdicts (docs/method.md).
 """
 
 from __future__ import annotations

@@ -128,3 +128,16 @@ def test_schema_has_the_keys_that_readers_rely_on() -> None:
 def test_command_line_page_has_every_command() -> None:
     sections = set(re.findall(r"^## ftprof (\S+)$", text_of("docs/cli.md"), re.MULTILINE))
     assert {"diagnose", "demo", "report", "rules", "explain", "machine"} <= sections
+
+
+def test_modules_that_measure_or_judge_name_their_section_of_the_method() -> None:
+    method = text_of("docs/method.md")
+    headings = set(re.findall(r"^## (.+)$", method, re.MULTILINE))
+    named: dict[str, set[str]] = {}
+    for path in (*(ROOT / "profiler").glob("*.py"), *(ROOT / "advisors").glob("*.py")):
+        for section in re.findall(r"^Method: (.+) \(docs/method\.md\)\.$", path.read_text("utf-8"), re.MULTILINE):
+            named.setdefault(section, set()).add(path.name)
+    assert set(named) <= headings
+    assert set(named) == headings - {"What it does not say"}
+    mentioned = set(re.findall(r"`(?:\w+/)?(\w+\.py)`", method))
+    assert mentioned <= set().union(*named.values()), "a module that the method mentions names its section"

@@ -1,1 +1,1 @@
-"""How often ftprof is right: bottlenecks with known truth, planted in bare stacks and in real models (G 8)."""
+"""How often ftprof is right: bottlenecks with known truth, planted in bare stacks and in real models."""

@@ -12,16 +12,30 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-KINDS = ("verdicts", "delays", "lora", "paired", "damage", "predictions")
+KINDS = {
+    "limits": "limits",
+    "verdicts": "verdict",
+    "delays": "delay",
+    "tokeniser": "tokeniser",
+    "lora": "lora",
+    "paired": "paired",
+    "fresh": "fresh",
+    "damage": "damage",
+    "predictions": "prediction",
+}
+"""Kinds of case, and the modules that make and run them."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bench-truth", description=__doc__)
-    parser.add_argument("--only", action="append", choices=KINDS, help="this kind of case alone; may be repeated")
+    parser.add_argument(
+        "--only", action="append", choices=tuple(KINDS), help="this kind of case alone; may be repeated"
+    )
     parser.add_argument("--quick", action="store_true", help="a few cases of each kind, under ten minutes")
     parser.add_argument("--seed", type=int, default=0, help="draws other cases")
     parser.add_argument("--minutes", type=float, default=90.0, help="begin no case after this many")
@@ -34,7 +48,7 @@ def main() -> int:
     name = f"{'quick' if options.quick else 'full'}-{options.seed}.jsonl"
     path = options.out / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    _run(path, options.only or KINDS, options.seed, options.quick, options.minutes)
+    _run(path, options.only or tuple(KINDS), options.seed, options.quick, options.minutes)
     return _report(path, options.docs)
 
 
@@ -46,9 +60,11 @@ def _quieten() -> None:
 
 
 def _run(path: Path, kinds: Any, seed: int, quick: bool, minutes: float) -> None:
+    from ftprof.advisors.commit import commit
     from ftprof.profiler.machine import measure_machine
 
     modules = _modules()
+    stamp = {"commit": commit(Path.cwd())[:12], "date": time.strftime("%Y-%m-%d", time.gmtime())}
     done = {(case["kind"], case["case"]) for case in _read(path)}
     begun, machine = time.monotonic(), None
     for kind in kinds:
@@ -61,7 +77,7 @@ def _run(path: Path, kinds: Any, seed: int, quick: bool, minutes: float) -> None
             machine = machine or measure_machine(budget_s=10.0)
             begin = time.monotonic()
             result = _one(modules[kind].run, case, machine)
-            result |= {"kind": kind, "case": case.name, "took_s": time.monotonic() - begin}
+            result |= {"kind": kind, "case": case.name, "took_s": time.monotonic() - begin, **stamp}
             _keep_record(result, path.parent)
             with path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(result) + "\n")
@@ -98,16 +114,20 @@ def _short(value: Any) -> str:
 
 
 def _modules() -> dict[str, ModuleType]:
-    from benchmarks.truth import damage_cases, delay_cases, lora_cases, paired_cases, prediction_cases, verdict_cases
-
-    modules = (verdict_cases, delay_cases, lora_cases, paired_cases, damage_cases, prediction_cases)
-    return dict(zip(KINDS, modules, strict=True))
+    return {kind: import_module(f"benchmarks.truth.{name}_cases") for kind, name in KINDS.items()}
 
 
 def _read(path: Path) -> Iterator[dict[str, Any]]:
     if path.exists():
         for line in path.read_text("utf-8").splitlines():
             yield json.loads(line)
+
+
+def _published() -> dict[str, Any]:
+    """The summary that docs/ holds; empty where there is none."""
+    path = Path("docs/truth.json")
+    found: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    return found
 
 
 def _report(path: Path, docs: bool) -> int:
@@ -118,6 +138,9 @@ def _report(path: Path, docs: bool) -> int:
     failed = [case for case in found if "error" in case]
     cases = {kind: [case for case in found if case["kind"] == kind and "error" not in case] for kind in KINDS}
     summary = summarise(cases) | {"failed": [f"{case['case']}: {case['error']}" for case in failed]}
+    if docs:
+        # What was not run again stays, with the commit that it was measured at.
+        summary = {key: part for key, part in _published().items() if key in KINDS} | summary
     for folder in (path.parent, *((Path("docs"),) if docs else ())):
         (folder / "truth.json").write_text(json.dumps(summary, indent=1, sort_keys=True) + "\n", "utf-8")
         (folder / "truth.md").write_text(page(summary, folder), "utf-8")

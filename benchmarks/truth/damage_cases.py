@@ -1,4 +1,4 @@
-"""Damaged and harmless copies of the sample's fine-tune before the quality gate (V19)."""
+"""Damaged and harmless copies of the sample's fine-tune before the quality gate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Known delays of 1 to 50 % of a phase: how much of each comes back in the row that it belongs to (V5, V6)."""
+"""Known delays of 1 to 50 % of a phase: how much of each comes back in the row that it belongs to."""
 
 from __future__ import annotations
 

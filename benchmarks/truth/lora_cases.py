@@ -1,4 +1,4 @@
-"""LoRA in known doses: rank, targets and adapters; attribution against removal, and no adapter at all (V10)."""
+"""LoRA in known doses: rank, targets and adapters; attribution against removal, and no adapter at all."""
 
 from __future__ import annotations
 

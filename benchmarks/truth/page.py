@@ -13,7 +13,7 @@ Summary = Mapping[str, Any]
 
 def page(summary: Summary, folder: Path | None) -> str:
     """The whole page; pictures are written beside it where there is a folder."""
-    return "\n".join([*_head(), *_bars(summary), *_body(summary, folder), ""])
+    return "\n".join([*_head(), *_bars(summary), *_measured(summary), *_body(summary, folder), ""])
 
 
 def _head() -> Iterator[str]:
@@ -23,6 +23,31 @@ def _head() -> Iterator[str]:
     yield "real models, and runs the same measuring and diagnosing code on them that `ftprof diagnose` runs. `SEED=` draws"
     yield "other cases. What is not listed was not measured."
     yield ""
+
+
+KINDS = {
+    "limits": "limits",
+    "verdicts": "verdicts",
+    "delays": "planted delays",
+    "tokeniser": "slow tokenisers",
+    "lora": "LoRA",
+    "paired": "comparisons and known effects",
+    "fresh": "new processes",
+    "damage": "the quality gate",
+    "predictions": "predictions",
+}
+
+
+def _measured(summary: Summary) -> Iterator[str]:
+    """When each part was run, and with which code."""
+    found = [
+        f"{said} on {', '.join(part['measured'])}"
+        for kind, said in KINDS.items()
+        if (part := summary.get(kind)) and part.get("measured")
+    ]
+    if found:
+        yield f"Measured: {'; '.join(found)}."
+        yield ""
 
 
 class Bar(NamedTuple):
@@ -46,8 +71,10 @@ def _bars(summary: Summary) -> Iterator[str]:
 def bars(summary: Summary) -> Iterator[Bar]:
     """Every goal that was measured."""
     makers: dict[str, Callable[[Summary], Iterator[Bar]]] = {
+        "limits": _limit_bars,
         "verdicts": _verdict_bars,
         "delays": _delay_bars,
+        "tokeniser": _tokeniser_bars,
         "lora": _lora_bars,
         "paired": _paired_bars,
         "damage": _damage_bars,
@@ -56,6 +83,18 @@ def bars(summary: Summary) -> Iterator[Bar]:
     for kind, maker in makers.items():
         if kind in summary:
             yield from maker(summary[kind])
+
+
+def _limit_bars(found: Summary) -> Iterator[Bar]:
+    n, seconds, largest = found["n"], found["seconds"], found["largest"]
+    yield Bar("limits of the machine are measured in", "at most 3 s", f"{seconds:.1f} s", n, seconds <= 3)
+    yield Bar("and lie from those of 30 s at most", "5 %", _percent(largest), n, largest <= 0.05)
+
+
+def _tokeniser_bars(found: Summary) -> Iterator[Bar]:
+    slope = f"{found['slope']:.3f} (standard error {found['error']:.3f})"
+    near = abs(found["slope"] - 1) <= 0.1
+    yield Bar("planted tokeniser delay comes back, slope", "1.0 ± 0.1", slope, found["n"], near)
 
 
 def _verdict_bars(found: Summary) -> Iterator[Bar]:
@@ -103,6 +142,11 @@ def _prediction_bars(found: Summary) -> Iterator[Bar]:
         yield Bar(
             "sign of the change right", "at least 95 %", _percent(sign["right"]), sign["n"], sign["right"] >= 0.95
         )
+    if losing := found.get("losing", {}).get("n"):
+        share = found["losing"]["left_alone"]
+        yield Bar("fixes that lose, left alone by their prediction", "all", _percent(share), losing, share == 1)
+    for sample, share in found.get("unattributed", {}).items():
+        yield Bar(f"time without a name, {sample}, worst phase", "at most 3 %", _percent(share), 1, share <= 0.03)
 
 
 def _paired_bars(found: Summary) -> Iterator[Bar]:
@@ -124,6 +168,8 @@ def _paired_bars(found: Summary) -> Iterator[Bar]:
 
 
 def _body(summary: Summary, folder: Path | None) -> Iterator[str]:
+    if found := summary.get("limits"):
+        yield from _limits(found)
     if found := summary.get("verdicts"):
         yield from _verdicts(found)
     if found := summary.get("delays"):
@@ -132,6 +178,8 @@ def _body(summary: Summary, folder: Path | None) -> Iterator[str]:
         yield from _lora(found, folder)
     if found := summary.get("paired"):
         yield from _effects(found)
+    if found := summary.get("fresh"):
+        yield from _fresh(found)
     if found := summary.get("damage"):
         yield "## The quality gate"
         yield ""
@@ -145,6 +193,17 @@ def _body(summary: Summary, folder: Path | None) -> Iterator[str]:
         yield ""
         yield from (f"* {case}" for case in summary["failed"])
         yield ""
+
+
+def _limits(found: Summary) -> Iterator[str]:
+    yield "## Limits"
+    yield ""
+    yield f"As a run measures them, against {found['n']} runs of 30 s in turns with them:"
+    yield ""
+    yield "| limit | off by |"
+    yield "|---|---|"
+    yield from (f"| {name} | {100 * off:+.1f} % |" for name, off in found["off"].items())
+    yield ""
 
 
 def _verdicts(found: Summary) -> Iterator[str]:
@@ -228,6 +287,19 @@ def _effects(found: Summary) -> Iterator[str]:
     yield ""
 
 
+def _fresh(found: Summary) -> Iterator[str]:
+    yield "## New processes"
+    yield ""
+    yield "The same model in a process that has been traced, and in a new one, on batches:"
+    yield ""
+    yield "| the allocator of both | comparisons | speed of the new one against the old one's, median | furthest off |"
+    yield "|---|---|---|---|"
+    for key, said in (("system", "as the system has it"), ("settled", "settled, as in every run of ftprof")):
+        if part := found.get(key):
+            yield f"| {said} | {part['n']} | {100 * part['median']:+.1f} % | {100 * part['largest']:+.1f} % |"
+    yield ""
+
+
 def _predictions(found: Summary) -> Iterator[str]:
     yield "## Predictions"
     yield ""
@@ -238,6 +310,12 @@ def _predictions(found: Summary) -> Iterator[str]:
         "that a run would leave alone are among them."
     )
     yield ""
+    if by_rule := found.get("by_rule"):
+        yield "| rule | changes above 10 % | median error | bias: above 0 promises too much |"
+        yield "|---|---|---|---|"
+        for rule, part in sorted(by_rule.items()):
+            yield f"| {rule} | {part['n']} | {_percent(part['error'])} | {100 * part['bias']:+.1f} % |"
+        yield ""
     yield "| model | rule | scenario | predicted | measured | |"
     yield "|---|---|---|---|---|---|"
     for trial in found["trials"]:

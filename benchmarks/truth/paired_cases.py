@@ -1,4 +1,4 @@
-"""Sessions of the paired comparison on a real model with a known effect, or none (V13, V14, V15)."""
+"""Sessions of the paired comparison on a real model with a known effect, or none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ftprof.profiler.record import Machine
 from ftprof.profiler.windows import no_collection
 
 UNIT_S = 0.05
-"""Length of a sample (G 3.2)."""
+"""Length of a sample."""
 QUADS = 8
 AA_QUADS = 24
 """No difference is harder to prove than one: sixteen pairs decide half of the sessions, which says little of the test."""

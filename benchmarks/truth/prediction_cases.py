@@ -1,4 +1,4 @@
-"""Models with several faults each: every fix predicted first, then applied alone and measured (V17).
+"""Models with several faults each: every fix predicted first, then applied alone and measured.
 
 Everything goes through the product's own parts: workers, baseline, probes, interleaved pairs. The quality gate is left
 out, since only speed is asked about; a model of another family gets random weights, and its outputs mean nothing. Fixes
@@ -27,16 +27,15 @@ QUADS, LEAST_QUADS = 12, 2
 NEW_TOKENS, ROWS = 12, 4
 # Family, width, layers, rank of the adapter (0: none), and how it is called.
 RANDOM: tuple[tuple[str, int, int, int, dict[str, Any]], ...] = (
+    ("bert", 512, 4, 0, {"attention": "eager", "padding": "max_length", "pad_to": 256}),
     ("llama", 512, 8, 16, {"attention": "eager"}),
     ("qwen2", 768, 6, 8, {"dtype": "bfloat16"}),
-    ("gpt2", 512, 8, 0, {"attention": "eager", "padding": "max_length", "pad_to": 256}),
+    ("gpt2", 512, 8, 0, {"attention": "eager"}),
     ("mistral", 640, 6, 32, {"use_cache": False}),
-    ("bert", 512, 4, 0, {"attention": "eager", "padding": "max_length", "pad_to": 256}),
-    ("bert", 768, 6, 0, {"order": "arrival"}),
-    ("llama", 1024, 4, 8, {}),
+    ("bert", 768, 6, 0, {}),
 )
 SAMPLES = ("smollm2-tickets", "minilm-tickets")
-VARIANTS = ("smollm2-merged-no-cache", "minilm-adapter-dtype", "minilm-padded")
+VARIANTS = ("minilm-adapter-dtype", "minilm-padded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ class Laps(Budget):
 def cases(seed: int, quick: bool) -> Iterator[PredictionCase]:
     for name in () if quick else (*SAMPLES, *VARIANTS):
         yield PredictionCase(name, seed=seed)
-    for sizes in RANDOM[4:5] if quick else RANDOM:
+    for sizes in RANDOM[:1] if quick else RANDOM:
         family, hidden, layers, rank, call = sizes
         called = ", ".join(f"{key} {value}" for key, value in call.items())
         said = f"random {family} {hidden} x {layers}{f', rank {rank}' if rank else ''}{f', {called}' if called else ''}"
@@ -199,14 +198,15 @@ def _files(case: PredictionCase, folder: Path) -> tuple[Path, Path | None, Path,
         return Path(sample.model), Path(sample.base), Path(sample.data), Call(new_tokens=NEW_TOKENS)
     family, hidden, layers, rank, called = case.sizes
     near = demo_sample("minilm-tickets" if family == "bert" else "smollm2-tickets")
-    base = _random_model(folder / "base", Path(near.base), family, hidden, layers, case.seed)
+    base = random_model(folder / "base", Path(near.base), family, hidden, layers, case.seed)
     call = Call(**(called | (short if family != "bert" else {})))
     if not rank:
         return base, None, Path(near.data), call
     return _random_adapter(folder / "adapter", base, rank, case.seed), base, Path(near.data), call
 
 
-def _random_model(folder: Path, near: Path, family: str, hidden: int, layers: int, seed: int) -> Path:
+def random_model(folder: Path, near: Path, family: str, hidden: int, layers: int, seed: int) -> Path:
+    """A random model of this family and size with the tokenizer of the model at `near`, saved in `folder`."""
     import torch
     from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer
 

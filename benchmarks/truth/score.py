@@ -7,6 +7,8 @@ from math import log, sqrt
 from statistics import median
 from typing import Any
 
+from ftprof.advisors.advise import WORTHWHILE
+
 LABELS = ("compute", "memory", "host", "io", "sync", "mixed")
 SURE = 0.9
 CHANGED = 1.10
@@ -18,14 +20,22 @@ Summary = dict[str, Any]
 def summarise(cases: Mapping[str, Sequence[Case]]) -> Summary:
     """One part for each kind of case that was run."""
     parts: dict[str, Callable[[Sequence[Case]], Summary]] = {
+        "limits": limits,
         "verdicts": verdicts,
         "delays": delays,
+        "tokeniser": tokeniser,
         "lora": lora,
         "paired": paired,
+        "fresh": fresh,
         "damage": damage,
         "predictions": predictions,
     }
-    return {name: parts[name](found) for name, found in cases.items() if found}
+    return {name: parts[name](found) | {"measured": _stamps(found)} for name, found in cases.items() if found}
+
+
+def _stamps(cases: Sequence[Case]) -> list[str]:
+    """The days and commits that these cases were run at."""
+    return sorted({f"{case['date']} at {case['commit'] or 'an unknown commit'}" for case in cases if "date" in case})
 
 
 def verdicts(cases: Sequence[Case]) -> Summary:
@@ -85,6 +95,30 @@ def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
 
     found = linregress([x for x, _ in points], [y for _, y in points])
     return float(found.slope), float(found.stderr), float(found.intercept)
+
+
+def limits(cases: Sequence[Case]) -> Summary:
+    """How far each limit of the short runs lies from the long ones: the median over rounds, and the worst of those."""
+    names = cases[0]["ratios"]
+    off = {name: median(case["ratios"][name] for case in cases) - 1 for name in names}
+    return {
+        "n": len(cases),
+        "seconds": median(case["seconds"] for case in cases),
+        "off": off,
+        "largest": max(map(abs, off.values())),
+    }
+
+
+def tokeniser(cases: Sequence[Case]) -> Summary:
+    """Slope of what the phase shows over what was planted, and how often skipping the tokeniser confirmed it."""
+    slope, error, _ = _line([(case["true"], case["recovered"]) for case in cases])
+    return {
+        "n": len(cases),
+        "slope": slope,
+        "error": error,
+        "confirmed": sum(case["confirmed"] is True for case in cases),
+        "contradicted": sum(case["confirmed"] is False for case in cases),
+    }
 
 
 def lora(cases: Sequence[Case]) -> Summary:
@@ -151,6 +185,16 @@ def paired(cases: Sequence[Case]) -> Summary:
     return found
 
 
+def fresh(cases: Sequence[Case]) -> Summary:
+    """How far a model lies from itself in a new process, with the system's allocator and with a settled one."""
+    found: Summary = {"n": len(cases)}
+    for name, settled in (("system", False), ("settled", True)):
+        off = [case["found"][0] - 1 for case in cases if case["settled"] == settled]
+        if off:
+            found[name] = {"n": len(off), "median": median(off), "largest": max(off, key=abs)}
+    return found
+
+
 def damage(cases: Sequence[Case]) -> Summary:
     """Damage that did not pass, and harmless changes that did not pass either."""
     harmful = [case for case in cases if case["harmful"]]
@@ -171,6 +215,7 @@ def predictions(cases: Sequence[Case]) -> Summary:
     large = [trial for trial in trials if abs(log(trial["measured"][0])) > log(CHANGED)]
     errors = sorted(abs(log(trial["predicted"][0] / trial["measured"][0])) for trial in large)
     decided = [trial for trial in trials if trial["verdict"] in ("faster", "slower")]
+    losing = [trial for trial in decided if trial["verdict"] == "slower"]
     inside = [trial for trial in trials if trial["predicted"][1] <= trial["measured"][0] <= trial["predicted"][2]]
     return {
         "models": len(cases),
@@ -183,9 +228,19 @@ def predictions(cases: Sequence[Case]) -> Summary:
             "n": len(decided),
             "right": _share(decided, lambda trial: (trial["predicted"][0] > 1) == (trial["measured"][0] > 1)),
         },
+        "losing": {"n": len(losing), "left_alone": _share(losing, _left_alone)},
+        "unattributed": {
+            case["case"]: max(case["unattributed"].values()) for case in cases if case["case"].endswith("-tickets")
+        },
         "inside": {"n": len(trials), "share": len(inside) / len(trials) if trials else None},
         "trials": trials,
     }
+
+
+def _left_alone(trial: Case) -> bool:
+    """Whether a run would not have tried this fix, going by its prediction."""
+    speedup, low, _ = trial["predicted"]
+    return bool(speedup < WORTHWHILE or low <= 1.0)
 
 
 def _errors_by_rule(trials: Sequence[Case]) -> Summary:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ftprof.advisors.adapter_costs import without_adapter
 from ftprof.advisors.merging import unmergeable
-from ftprof.advisors.predict import MODEL_ERROR, Z80, Ratios, centre, from_log, typical_s, with_end_to_end
+from ftprof.advisors.predict import MODEL_ERROR, Z80, Ratios, centre, from_log, samples_of, typical_s, with_end_to_end
 from ftprof.advisors.rule import Evidence, Finding, PredictedRatio, Prediction
 from ftprof.advisors.shapes import CAUSAL, Step, main_phase, steps
 from ftprof.profiler.built import Recipe
@@ -21,6 +21,9 @@ from ftprof.profiler.workload import Scalar
 RULE = "depth"
 """Cases are shared by all rules, so that each place is timed once."""
 SHALLOW, DEEP = 2, 6
+WHOLE_BYTES = 2 << 30
+"""A model on PyTorch of at most this size is timed whole: a few layers fit a cache that all of them do not, and then run
+faster than their share."""
 PRECISIONS = {"float32": "fp32"}
 REPLACED = (
     *("eager-runtime", "unquantised-weights", "int4-weights"),
@@ -56,42 +59,48 @@ def label(recipe: Recipe) -> str:
 
 
 def current(model: ModelFacts) -> str:
-    """The variant that stands for the model as it runs now."""
-    precision = model.dtype if model.engine == "torch" else PRECISIONS.get(model.dtype, model.dtype)
-    return f"{model.engine}:{precision}"
+    """The variant that stands for the model as it runs now, with the settings that a conversion takes away."""
+    if model.engine != "torch":
+        return f"{model.engine}:{PRECISIONS.get(model.dtype, model.dtype)}"
+    eager = "+eager" if model.attention == "eager" else ""
+    uncached = "+no-cache" if model.use_cache is False and model.use_cache_source != "config" else ""
+    return f"torch:{model.dtype}{eager}{uncached}"
 
 
-def _cases(record: RunRecord, step: Step, variant: str) -> tuple[ProbeCase, ProbeCase] | None:
-    chosen = depths(record.model.layers) if record.model else None
-    if chosen is None:
-        return None
+def _cases(record: RunRecord, step: Step, variant: str) -> tuple[ProbeCase, ...]:
+    """The model whole, or at two depths; none for a model that has too few layers for two."""
+    model = record.model
+    chosen: tuple[int, ...] | None = depths(model.layers) if model else None
+    if model is None or chosen is None:
+        return ()
+    if variant.startswith("torch:") and 4 * model.parameters <= WHOLE_BYTES:
+        chosen = (model.layers,)
     decode = step.phase == "decode"
-    low, high = (
+    return tuple(
         ProbeCase(rule=RULE, kind="depth", shape=(layers, step.rows, step.prompt, int(decode)), variant=variant)
         for layers in chosen
     )
-    return low, high
 
 
 def probes(record: RunRecord, recipe: Recipe) -> tuple[ProbeCase, ...]:
-    """The model as it is and on the other runtime, at two depths, for every step of the workload."""
+    """The model as it is and on the other runtime, for every step of the workload."""
     assert record.model is not None
     return tuple(
         case
         for step in steps(record)
         for variant in (current(record.model), label(recipe))
-        for case in _cases(record, step, variant) or ()
+        for case in _cases(record, step, variant)
     )
 
 
 def _samples(record: RunRecord, step: Step, variant: str) -> list[float]:
-    """Seconds of one pass through the whole model, round by round, straight through the two depths."""
+    """Seconds of one pass through the whole model, round by round, straight through two depths where it was not timed
+    whole."""
     cases = _cases(record, step, variant)
     assert record.model is not None
-    if cases is None:
-        return []
-    results = {probe.case: probe.samples_s for probe in record.probes or ()}
-    low, high = (results.get(case, ()) for case in cases)
+    if len(cases) < 2:
+        return [seconds for case in cases for seconds in samples_of(record, case)]
+    low, high = (samples_of(record, case) for case in cases)
     part = (record.model.layers - cases[0].shape[0]) / (cases[1].shape[0] - cases[0].shape[0])
     whole = [a + part * (b - a) for a, b in zip(low, high, strict=False)]
     # A burst on the shallow copy alone can turn the slope round; such a round says nothing.
@@ -110,7 +119,7 @@ def predict(record: RunRecord, recipe: Recipe) -> Prediction:
             ratio = _paired(old, new)
             first = merged.get(step.scenario, {}).get(step.phase)
             ratios.setdefault(step.scenario, {})[step.phase] = _times(ratio, first) if first else ratio
-    basis = f"copies of {' and '.join(map(str, depths(record.model.layers) or ()))} layers on both runtimes"
+    basis = f"copies of {' and '.join(map(str, depths(record.model.layers) or ()))} layers, in turns with the model as it is"
     return Prediction(ratios=with_end_to_end(record, ratios), basis=basis)
 
 

@@ -1,4 +1,5 @@
-"""Time shallow copies of a model on several runtimes, in turns: two depths tell what a layer costs and what the rest does.
+"""Time shallow copies of a model on several runtimes, in turns with the model itself: two depths tell what a layer costs and
+what the rest does.
 
 Method: Predictions (docs/method.md).
 """
@@ -70,10 +71,17 @@ def run_depth_probes(
 def _engine(source: Source, scratch: Path, layers: int, variant: str) -> Engine:
     runtime, _, precision = variant.partition(":")
     plain = scratch / "depth" / f"{Path(source.directory).name}-{layers}"
-    if not plain.exists():
+    if layers == source.facts.layers and runtime == "torch":
+        plain = Path(source.directory)
+    elif not plain.exists():
         shallow_copy(Path(source.directory), plain, layers)
     if runtime == "torch":
-        call = Call(dtype=precision)  # type: ignore[arg-type]
+        dtype, *settings = precision.split("+")
+        call = Call(
+            dtype=dtype,  # type: ignore[arg-type]
+            attention="eager" if "eager" in settings else "auto",
+            use_cache=False if "no-cache" in settings else None,
+        )
         workload = Workload(model=str(plain), task=source.task, rows="", rows_digest="")
         return load_engine(workload, call)[0]
     target = plain.with_name(f"{plain.name}-{runtime}-{precision}")

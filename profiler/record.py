@@ -307,7 +307,7 @@ class ProbeCase(msgspec.Struct, frozen=True, kw_only=True):
     kind `forward`: shape (rows, length). kind `generate`: shape (rows, prompt length, new tokens). Their variant is a
     state of the model ("attention:sdpa", "weights:bfloat16", "adapter:bfloat16"; "" as loaded), or "cache" or "no-cache".
     kind `depth`: shape (layers, rows, length, 1 for a decode step after it, else 0), variant "runtime:precision"
-    (torch:float32, genai:int8, ort:int8-static, ...): one pass of a copy of the model with that many layers.
+    (torch:float32+eager+no-cache, genai:int8, ort:int8-static, ...): one pass of a copy of the model with that many layers.
     """
 
     rule: str

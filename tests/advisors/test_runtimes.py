@@ -52,10 +52,24 @@ def test_the_deep_copy_is_the_model_itself_where_it_has_few_layers() -> None:
     assert runtimes.depths(1) is None
 
 
+def test_a_model_that_fits_is_timed_whole_and_a_large_one_at_two_depths() -> None:
+    def layers_of(record: RunRecord) -> set[int]:
+        return {case.shape[0] for case in runtimes.probes(record, INT8) if case.variant.startswith("torch:")}
+
+    record = causal()
+    assert record.model is not None
+    assert layers_of(record) == {record.model.layers}
+    large = msgspec.structs.replace(record.model, parameters=7_000_000_000)
+    assert layers_of(msgspec.structs.replace(record, model=large)) == {2, 6}
+
+
 def test_the_model_as_it_runs_is_the_reference() -> None:
     model = causal().model
     assert model is not None
     assert runtimes.current(model) == "torch:float32"
+    faulty = msgspec.structs.replace(model, attention="eager", use_cache=False, use_cache_source="call")
+    assert runtimes.current(faulty) == "torch:float32+eager+no-cache"
+    assert runtimes.current(msgspec.structs.replace(faulty, use_cache_source="config")) == "torch:float32+eager"
     assert runtimes.current(msgspec.structs.replace(model, engine="genai")) == "genai:fp32"
     assert runtimes.current(msgspec.structs.replace(model, engine="genai", dtype="int8")) == "genai:int8"
 

@@ -89,7 +89,10 @@ class States:
 
         key = f"{what}:{dtype}"
         if key not in self._casts:
-            self._casts[key] = [data.to(getattr(torch, dtype)) for _, data in self._parameters(what)]
+            # Tensors made in inference mode take other paths than loaded ones do: the head of a decoder became a batched
+            # product that copies its matrix, four times as slow.
+            with torch.inference_mode(mode=False), torch.no_grad():
+                self._casts[key] = [data.to(getattr(torch, dtype)) for _, data in self._parameters(what)]
         return self._casts[key]
 
 

@@ -136,6 +136,7 @@ def test_a_model_is_turned_over_for_a_pass_and_put_back() -> None:
     def watched(batch: Batch) -> None:
         of_base = next(p for name, p in engine.model.named_parameters() if not is_adapter_weight(name, marks))
         dtypes = f"{next(iter(weights.values())).dtype} on {of_base.dtype}".replace("torch.", "")
+        assert not any(parameter.is_inference() for parameter in engine.model.parameters()), "they run other kernels"
         seen.add((base.config._attn_implementation, dtypes))
         forward(batch)
 

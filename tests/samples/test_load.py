@@ -9,7 +9,7 @@ from ftprof.samples.demo import demo_sample
 from ftprof.samples.rows import load_rows
 from ftprof.samples.scores import score_answers, score_labels
 
-ROWS = load_rows("test")[:8]
+ROWS = load_rows("test")[:6]
 
 
 def test_the_causal_adapter_answers_where_its_base_does_not() -> None:
@@ -20,7 +20,7 @@ def test_the_causal_adapter_answers_where_its_base_does_not() -> None:
     assert base.exact is not None
     assert tuned.exact is not None
     assert tuned.category > base.category
-    assert tuned.exact >= base.exact + 4
+    assert tuned.exact >= base.exact + 3
 
 
 def test_the_classifier_adapter_beats_an_untrained_head() -> None:

@@ -64,7 +64,8 @@ def current(model: ModelFacts) -> str:
         return f"{model.engine}:{PRECISIONS.get(model.dtype, model.dtype)}"
     eager = "+eager" if model.attention == "eager" else ""
     uncached = "+no-cache" if model.use_cache is False and model.use_cache_source != "config" else ""
-    return f"torch:{model.dtype}{eager}{uncached}"
+    frozen = "+frozen" if model.frozen_head and model.dtype != "float32" else ""
+    return f"torch:{model.dtype}{eager}{uncached}{frozen}"
 
 
 def _cases(record: RunRecord, step: Step, variant: str) -> tuple[ProbeCase, ...]:

@@ -29,6 +29,10 @@ def merge(model: Any) -> Any:
         merged = model.merge_and_unload(safe_merge=True)
     if parted:
         _join_embeddings(merged)
+    for parameter in merged.parameters():
+        # As a merged directory is loaded; frozen, as PEFT leaves it, a 16-bit head is copied for every prompt.
+        if parameter.is_floating_point():
+            parameter.requires_grad_(True)
     return merged
 
 

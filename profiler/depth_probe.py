@@ -18,6 +18,7 @@ from ftprof.profiler.built import Recipe, Source, build, open_built
 from ftprof.profiler.engine import Batch, Engine
 from ftprof.profiler.errors import FtprofError
 from ftprof.profiler.load import load_engine
+from ftprof.profiler.model_facts import output_head_weight
 from ftprof.profiler.ort_session import thread_count
 from ftprof.profiler.record import ProbeCase, ProbeResult
 from ftprof.profiler.shallow import shallow_copy
@@ -83,7 +84,10 @@ def _engine(source: Source, scratch: Path, layers: int, variant: str) -> Engine:
             use_cache=False if "no-cache" in settings else None,
         )
         workload = Workload(model=str(plain), task=source.task, rows="", rows_digest="")
-        return load_engine(workload, call)[0]
+        engine = load_engine(workload, call)[0]
+        if "frozen" in settings and (head := output_head_weight(engine.model)) is not None:
+            head.requires_grad_(False)
+        return engine
     target = plain.with_name(f"{plain.name}-{runtime}-{precision}")
     if not target.exists():
         facts = msgspec.structs.replace(source.facts, layers=layers)

@@ -118,8 +118,23 @@ def model_facts(model: Any, call: Call) -> ModelFacts:
         max_context=_max_context(model, config),
         tied=bool(getattr(config, "tie_word_embeddings", False)),
         linears=linear_shapes(model),
+        frozen_head=_frozen_head(base),
         quantisation=quantisation.words if (quantisation := quantised_model(base)) else None,
     )
+
+
+def output_head_weight(base: Any) -> Any:
+    """The parameter that the output head multiplies with, or None."""
+    try:
+        head = base.get_output_embeddings()
+    except (AttributeError, NotImplementedError):
+        return None
+    return getattr(getattr(head, "base_layer", head), "weight", None)
+
+
+def _frozen_head(base: Any) -> bool | None:
+    weight = output_head_weight(base)
+    return None if weight is None else not weight.requires_grad
 
 
 def quantised_model(base: Any) -> QuantisedBase | None:

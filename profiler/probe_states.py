@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ftprof.profiler.model_facts import adapter_marks, is_adapter_weight
+from ftprof.profiler.model_facts import adapter_marks, base_of, is_adapter_weight, output_head_weight
 
 if TYPE_CHECKING:
     import torch
@@ -22,7 +22,7 @@ SPARE = 2
 
 class States:
     """Turns one model over. A state is "attention:<implementation>", "weights:<dtype>" (all but the adapter's own),
-    "adapter:<dtype>", or `AS_LOADED`; words without a colon name none and change nothing."""
+    "adapter:<dtype>", "head:thawed" (its weight takes a gradient), or `AS_LOADED`; words without a colon name none and change nothing."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -66,6 +66,11 @@ class States:
             before = base.config._attn_implementation
             base.set_attn_implementation(value)
             return lambda: base.set_attn_implementation(before)
+        if (what, value) == ("head", "thawed"):
+            weight = output_head_weight(base_of(self._model))
+            was = weight.requires_grad
+            weight.requires_grad_(True)
+            return lambda: weight.requires_grad_(was)
         if what in ("weights", "adapter"):
             held = self._parameters(what)
             _put(held, self._cast(what, value))

@@ -188,6 +188,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     providers: tuple[str, ...] = ()
     fixed_shape: tuple[int | None, int | None] | None = None
     """(batch, length) that a graph's inputs are fixed to; None for what varies."""
+    frozen_head: bool | None = None
+    """Whether the output head's weight takes no gradient; None where there is no head."""
     quantisation: str | None = None
     """How the weights are held where they are quantised ("4-bit bitsandbytes"), None where they are plain."""
 
@@ -305,7 +307,8 @@ class ProbeCase(msgspec.Struct, frozen=True, kw_only=True):
     """One thing to time before deciding.
 
     kind `forward`: shape (rows, length). kind `generate`: shape (rows, prompt length, new tokens). Their variant is a
-    state of the model ("attention:sdpa", "weights:bfloat16", "adapter:bfloat16"; "" as loaded), or "cache" or "no-cache".
+    state of the model ("attention:sdpa", "weights:bfloat16", "adapter:bfloat16", "head:thawed"; "" as loaded), or "cache"
+    or "no-cache".
     kind `depth`: shape (layers, rows, length, 1 for a decode step after it, else 0), variant "runtime:precision"
     (torch:float32+eager+no-cache, genai:int8, ort:int8-static, ...): one pass of a copy of the model with that many layers.
     """

@@ -126,6 +126,7 @@ def probe_seconds(case: ProbeCase) -> float:
     # bf16 computes faster there, and streams one row slower; the adapter in the base's type saves its casts.
     compute, stream = {
         "weights:bfloat16": (0.6, 1.2),
+        "head:thawed": (0.5, 1.0),
         "weights:float32": (1 / HALF_SLOWER, 1 / HALF_SLOWER),
         "adapter:bfloat16": (1 / CAST_SLOWER, 1 / CAST_SLOWER),
     }.get(case.variant, (1.0, 1.0))
@@ -267,6 +268,14 @@ def _fp32_adapter() -> tuple[RunRecord, Diagnosis]:
     return record, diagnosis(record, 0.20)
 
 
+def _frozen_head() -> tuple[RunRecord, Diagnosis]:
+    record = with_adapter(causal(), "bfloat16")
+    assert record.model
+    return msgspec.structs.replace(record, model=msgspec.structs.replace(record.model, frozen_head=True)), diagnosis(
+        record
+    )
+
+
 def _fp32_weights() -> tuple[RunRecord, Diagnosis]:
     record = encoder(lengths=(128,) * 64)
     record = msgspec.structs.replace(
@@ -349,6 +358,7 @@ def _in_int8() -> tuple[RunRecord, Diagnosis]:
 
 DEFECTIVE: dict[str, Callable[[], tuple[RunRecord, Diagnosis]]] = {
     "unmerged-adapter": _unmerged,
+    "frozen-head": _frozen_head,
     "fp32-adapter": _fp32_adapter,
     "fp32-weights": _fp32_weights,
     "eager-attention": _eager,

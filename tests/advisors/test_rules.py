@@ -94,6 +94,24 @@ def test_an_adapter_in_another_dtype_costs_what_passes_both_ways_differ_by() -> 
         assert ratio.speedup == pytest.approx(CAST_SLOWER, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("frozen", "dtype", "fires"), [(True, "float32", False), (False, "bfloat16", False), (True, "bfloat16", True)]
+)
+def test_a_frozen_head_matters_in_16_bit_only(frozen: bool, dtype: str, fires: bool) -> None:
+    record, seen = DEFECTIVE["frozen-head"]()
+    assert record.model
+    record = msgspec.structs.replace(
+        record, model=msgspec.structs.replace(record.model, frozen_head=frozen, dtype=dtype)
+    )
+    assert bool(advised("frozen-head", record, seen).entries) is fires
+
+
+def test_a_thawed_head_is_predicted_to_help_the_prompt_alone() -> None:
+    record, seen = DEFECTIVE["frozen-head"]()
+    assert predicted("frozen-head", record, "single", "prefill", seen).low > 1.5
+    assert predicted("frozen-head", record, "single", "decode", seen).speedup == pytest.approx(1.0, abs=0.02)
+
+
 def test_bf16_is_left_alone_where_decode_would_lose_more_than_prefill_gains() -> None:
     outcome = advised("fp32-weights", causal())
     assert outcome.entries == ()

@@ -69,6 +69,9 @@ def test_the_model_as_it_runs_is_the_reference() -> None:
     assert runtimes.current(model) == "torch:float32"
     faulty = msgspec.structs.replace(model, attention="eager", use_cache=False, use_cache_source="call")
     assert runtimes.current(faulty) == "torch:float32+eager+no-cache"
+    frozen = msgspec.structs.replace(model, dtype="bfloat16", frozen_head=True)
+    assert runtimes.current(frozen) == "torch:bfloat16+frozen"
+    assert runtimes.current(msgspec.structs.replace(frozen, dtype="float32")) == "torch:float32", "fp32 does not mind"
     assert runtimes.current(msgspec.structs.replace(faulty, use_cache_source="config")) == "torch:float32+eager"
     assert runtimes.current(msgspec.structs.replace(model, engine="genai")) == "genai:fp32"
     assert runtimes.current(msgspec.structs.replace(model, engine="genai", dtype="int8")) == "genai:int8"

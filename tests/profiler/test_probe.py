@@ -155,5 +155,12 @@ def test_a_model_is_turned_over_for_a_pass_and_put_back() -> None:
     }
     assert base.config._attn_implementation == was
     assert all(parameter.data.equal(before[name]) for name, parameter in weights.items())
+    head = base.get_output_embeddings().weight
+    assert not head.requires_grad, "PEFT freezes the base"
+    thawed: list[bool] = []
+    engine.forward = lambda batch: thawed.append(head.requires_grad)  # type: ignore[method-assign]
+    run_probes([case("forward", (2, 6), "head:thawed")], engine, repeats=1)
+    assert all(thawed)
+    assert not head.requires_grad
     with pytest.raises(ValueError, match="no state"):
         run_probes([case("forward", (2, 6), "weather:fine")], engine)

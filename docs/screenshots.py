@@ -14,7 +14,7 @@ from typing import NamedTuple
 DOCS = Path(__file__).parent
 CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-README_HEIGHT = 670
+README_HEIGHT = 730
 """As far as the trust grade: what follows are the lines that load the model, with the paths of whoever ran it."""
 
 

@@ -2,7 +2,7 @@
 
 glibc moves its thresholds while a program runs: once a large block was given back, blocks of that size come from the heap,
 and the heap is trimmed later. A process that has run large batches therefore spends less time in page faults than a new
-one, and two processes of the same model differ by what they happened to do before (docs/truth.md says how much). The
+one, and two processes of the same model differ by what they happened to do before. The
 values here are where glibc itself ends, so every worker starts as it would be after hours.
 
 Method: Before and after (docs/method.md).

@@ -144,13 +144,18 @@ def _examine(
     return _entry(rule, finding, predicted=predicted, refused=refused)
 
 
+def worthwhile(ratio: PredictedRatio) -> bool:
+    """Whether a trial could tell the predicted gain from noise."""
+    return ratio.speedup >= WORTHWHILE and ratio.low > 1.0
+
+
 def _not_worth(name: str, prediction: Prediction, objective: Objective, *, probed: bool) -> str | None:
     """Why a fix is left alone, or None where it promises enough (or promises nothing but needs no probe)."""
     scenario, phase = objective
     ratio = prediction.get(scenario, phase)
     if not prediction.ratios:
         return f"{name}: its probes were not run, so nothing is predicted: left alone" if probed else None
-    if ratio is not None and ratio.speedup >= WORTHWHILE and ratio.low > 1.0:
+    if ratio is not None and worthwhile(ratio):
         return None
     said = f"predicted {spell(ratio)} on {scenario} {phase}" if ratio else f"does not touch {scenario} {phase}"
     return f"{name}: {said} ({prediction.basis}): left alone{_elsewhere(prediction, objective)}"
@@ -162,7 +167,7 @@ def _elsewhere(prediction: Prediction, objective: Objective) -> str:
         (ratio.speedup, scenario, phase)
         for scenario, phases in prediction.ratios.items()
         for phase, ratio in phases.items()
-        if (scenario, phase) != objective and ratio.low > 1.0 and ratio.speedup >= WORTHWHILE
+        if (scenario, phase) != objective and worthwhile(ratio)
     ]
     if not others:
         return ""

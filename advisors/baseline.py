@@ -16,6 +16,7 @@ from ftprof.advisors.plan import BATCH_TOKENS, affordable_rows, affordable_token
 from ftprof.advisors.variant import SameArm, Variant, VariantArm
 from ftprof.advisors.worker import Loaded
 from ftprof.profiler.errors import Exit, FtprofError
+from ftprof.profiler.in_turns import LEAST_PAIRS
 from ftprof.profiler.interventions import TESTED
 from ftprof.profiler.processes import Handle, RequestFailed
 from ftprof.profiler.record import (
@@ -35,8 +36,8 @@ LEAST_QUADS = 3
 """Six pairs are the fewest that can prove anything at 95 %; they are taken even where a stage's share is spent."""
 # Shares of the budget that parts of the baseline may use.
 CONTROL_SHARE, OTHER_SHARE, ABLATION_SHARE, EXPERIMENT_SHARE = 0.08, 0.03, 0.018, 0.01
-THREAD_PASSES = 9
-"""The fewest passes that one thread against all takes, one thread being about half as fast."""
+LEAST_PASSES = (1 + LEAST_PAIRS) * (1 + 2)
+"""What the fewest pairs of an experiment cost in passes, one way being about twice as slow as the other."""
 TOKENISER_SHOWS = 0.03
 """Of a request; what is smaller drowns in the spread of the requests."""
 CONTROL_QUADS = 2
@@ -197,13 +198,13 @@ def experiments(context: Context, handle: Handle, record: RunRecord, scenario: s
         record = msgspec.structs.replace(record, twin=twin or None)
     seconds = EXPERIMENT_SHARE * context.budget.total_s
     once = _pass_s(record, scenario)
-    if 9 * once > context.budget.left():
+    if LEAST_PASSES * once > context.budget.left():
         context.progress.note("Rows were not doubled, which confirms bounds: the budget does not allow it.")
         return record
     with suppress(RequestFailed):
         doubling = handle.call("doubling", scenario, 0, TRACE_TOKENS, seconds, timeout_s=context.patience())
         record = msgspec.structs.replace(record, doubling=doubling)
-    if THREAD_PASSES * once < 2 * seconds:
+    if LEAST_PASSES * once < 2 * seconds:
         with suppress(RequestFailed):
             threads = handle.call("threads", scenario, 0, TRACE_TOKENS, seconds, timeout_s=context.patience())
             record = msgspec.structs.replace(record, threads=threads or None)

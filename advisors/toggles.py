@@ -8,11 +8,11 @@ from __future__ import annotations
 from ftprof.advisors.predict import ABLATION_ERROR, Ratios, paired, samples_of, with_end_to_end
 from ftprof.advisors.rule import PredictedRatio, Prediction
 from ftprof.advisors.shapes import Step, steps
+from ftprof.profiler.probe_states import AS_LOADED
 from ftprof.profiler.record import ProbeCase, RunRecord
 
 RULE = "passes"
 """Cases are shared by all rules: the model as loaded is timed once, in turns with every state that is asked about."""
-AS_LOADED = ""
 TOKENS = 4
 """Decode steps of one run; they are alike."""
 

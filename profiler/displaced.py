@@ -2,7 +2,7 @@
 
 Streaming a base layer's weights drives code and activations out of the caches. Whatever runs next pays for getting
 them back: LoRA's own operations where there are any, the layers that follow otherwise. That part of LoRA's time is not
-gained by removing it (G_science 4: 27 % by layer minus base layer, 24.6 % by removal).
+gained by removing it.
 
 Method: Verdicts (docs/method.md).
 """

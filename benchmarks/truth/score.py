@@ -7,7 +7,8 @@ from math import log, sqrt
 from statistics import median
 from typing import Any
 
-from ftprof.advisors.advise import WORTHWHILE
+from ftprof.advisors.advise import worthwhile
+from ftprof.advisors.rule import PredictedRatio
 
 LABELS = ("compute", "memory", "host", "io", "sync", "mixed")
 SURE = 0.9
@@ -239,8 +240,8 @@ def predictions(cases: Sequence[Case]) -> Summary:
 
 def _left_alone(trial: Case) -> bool:
     """Whether a run would not have tried this fix, going by its prediction."""
-    speedup, low, _ = trial["predicted"]
-    return bool(speedup < WORTHWHILE or low <= 1.0)
+    speedup, low, high = trial["predicted"]
+    return not worthwhile(PredictedRatio(speedup=speedup, low=low, high=high))
 
 
 def _errors_by_rule(trials: Sequence[Case]) -> Summary:

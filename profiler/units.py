@@ -5,13 +5,12 @@ Method: Time (docs/method.md).
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Sequence
 
 from ftprof.profiler.batching import plan
 from ftprof.profiler.engine import Batch, Engine, Generated
-from ftprof.profiler.windows import Run
+from ftprof.profiler.windows import Run, no_collection
 from ftprof.profiler.workload import Row
 
 WARM_TOKENS = 3
@@ -36,44 +35,23 @@ def compute(engine: Engine, task: str, batches: Sequence[Batch], new_tokens: int
     return made
 
 
-def run_causal(engine: Engine, rows: Sequence[Row], new_tokens: int) -> tuple[dict[str, float], list[Generated]]:
-    """Seconds by phase (`decode` per step of a batch; the others for the whole unit), and what was generated."""
-    start = time.perf_counter()
-    batches = prepare(engine, rows)
-    tokenised = time.perf_counter()
-    made = compute(engine, "causal-lm", batches, new_tokens)
-    end = time.perf_counter()
-    times = {
-        "tokenise": tokenised - start,
-        "prefill": sum(result.first_s for result in made),
-        "e2e": end - start,
-    }
+def run_unit(engine: Engine, task: str, rows: Sequence[Row], new_tokens: int) -> dict[str, float]:
+    """Seconds by phase of one unit, with Python's garbage collector held off: `tokenise` with padding, then `forward`, or
+    `prefill` and `decode` (per step of a batch; the others are for the whole unit), and `e2e`."""
+    with no_collection():
+        start = time.perf_counter()
+        batches = prepare(engine, rows)
+        tokenised = time.perf_counter()
+        made = compute(engine, task, batches, new_tokens)
+        end = time.perf_counter()
+    if task != "causal-lm":
+        return {"tokenise": tokenised - start, "forward": end - tokenised, "e2e": end - start}
+    prefill_s = sum(result.first_s for result in made)
+    times = {"tokenise": tokenised - start, "prefill": prefill_s, "e2e": end - start}
     steps = sum(result.steps for result in made)
     if steps:
         times["decode"] = sum(result.rest_s for result in made) / steps
-    return times, made
-
-
-def run_encoder(engine: Engine, task: str, rows: Sequence[Row]) -> dict[str, float]:
-    """Seconds by phase for all rows of the unit: tokenise (with padding), forward, e2e."""
-    start = time.perf_counter()
-    batches = prepare(engine, rows)
-    tokenised = time.perf_counter()
-    compute(engine, task, batches, 0)
-    end = time.perf_counter()
-    return {"tokenise": tokenised - start, "forward": end - tokenised, "e2e": end - start}
-
-
-def run_unit(engine: Engine, task: str, rows: Sequence[Row], new_tokens: int) -> dict[str, float]:
-    """Seconds by phase of one unit, with Python's garbage collector held off."""
-    gc.collect()
-    gc.disable()
-    try:
-        if task == "causal-lm":
-            return run_causal(engine, rows, new_tokens)[0]
-        return run_encoder(engine, task, rows)
-    finally:
-        gc.enable()
+    return times
 
 
 def stamped(engine: Engine, batch: Batch, new_tokens: int) -> Run:

@@ -15,8 +15,9 @@ import msgspec
 from ftprof.advisors.doctor_host import Counters, counters
 from ftprof.advisors.duel import Samples, duel, ratios
 from ftprof.profiler.comparison import Ratio
-from ftprof.profiler.paired import DETECTABLE_SDS, MAD_TO_SD, log_ratios
+from ftprof.profiler.paired import DETECTABLE_SDS, log_ratios
 from ftprof.profiler.processes import Handle, quiet_start, settle
+from ftprof.profiler.spread import robust_sd
 
 CUBE = 512
 """Side of the matrices: a product of about a millisecond on one core, in no cache's interest."""
@@ -77,8 +78,7 @@ def measure_noise(budget_s: float) -> Noise:
 
 def _noise(samples: Samples, before: Counters | None, after: Counters | None) -> Noise:
     logs = log_ratios(*samples.pairs("e2e"))
-    middle = median(logs)
-    spread = MAD_TO_SD * median(abs(value - middle) for value in logs)
+    spread = robust_sd(logs)
     stolen = swapped = throttled = None
     if before is not None and after is not None:
         passed = after.ticks - before.ticks

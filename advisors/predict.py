@@ -14,6 +14,7 @@ from ftprof.advisors.rule import PredictedRatio
 from ftprof.advisors.shapes import Batches, main_phase, occurrences
 from ftprof.profiler.diagnosis import Diagnosis, Share
 from ftprof.profiler.record import ProbeCase, RunRecord
+from ftprof.profiler.spread import median_error
 
 Z80 = 1.2816  # two-sided 80 % of a normal
 KERNEL_ERROR = 0.10  # single operators are predicted within about 10 % (LLMCompass, ISCA 2024: 10.4 to 10.9 %)
@@ -21,8 +22,6 @@ MODEL_ERROR = 0.04  # errors of operators cancel in part: 4 % for whole models (
 ABLATION_ERROR = 0.02  # two variants of the same process, toggled: what a ratio is good for on a shared machine
 LONE_ERROR = 0.30  # too few samples to tell a burst from the truth
 LEAST_LEFT = 0.05  # a fix that would save more than 95 % of a phase is more than a probe can vouch for
-MAD_TO_SD = 1.4826  # of a normal; the median's own error is 1.2533 sd / sqrt(n)
-MEDIAN_ERROR = 1.2533
 
 Ratios = dict[str, dict[str, PredictedRatio]]
 
@@ -32,8 +31,7 @@ def centre(samples: Sequence[float]) -> tuple[float, float]:
     middle = median(samples)
     if len(samples) < 3:
         return middle, abs(middle) * LONE_ERROR
-    spread = MAD_TO_SD * median(abs(value - middle) for value in samples)
-    return middle, MEDIAN_ERROR * spread / math.sqrt(len(samples))
+    return middle, median_error(samples)
 
 
 def from_log(log: float, sd: float) -> PredictedRatio:

@@ -9,12 +9,13 @@ Method: Verdicts (docs/method.md).
 
 from __future__ import annotations
 
-from math import ceil, exp, log, sqrt
+from math import ceil, exp, log
 from statistics import fmean, median
 from typing import NamedTuple
 
 from ftprof.profiler.diagnosis import Bound
 from ftprof.profiler.record import Doubling, LoadSplit, Machine, Pretokenised, RunRecord
+from ftprof.profiler.spread import median_error
 
 # Doubling the tokens multiplies the time by at least 1.7 where arithmetic is the limit, by at most 1.3 where streaming
 # the weights is, by at most 1.15 where the host is. As exponents of the growth, so that eight times the tokens
@@ -110,7 +111,7 @@ def _by_skipping(seen: Pretokenised | None, scenario: str) -> Proof:
         return Proof(None)
     saved = [whole - without for whole, without in zip(seen.whole_s, seen.without_s, strict=True)]
     gain, part = median(saved), median(seen.tokenise_s)
-    error = 1.2533 * 1.4826 * median(abs(one - gain) for one in saved) / sqrt(len(saved))
+    error = median_error(saved)
     if part <= 0 or error > SKIPPED * part:
         return Proof(None)
     said = f"requests whose tokens were ready took {1e3 * gain:.2f} ms less, tokenising {1e3 * part:.2f} ms"

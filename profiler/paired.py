@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import median
 from typing import Literal
 
 from ftprof.profiler.comparison import Ratio, Verdict
@@ -18,6 +17,7 @@ from ftprof.profiler.diagnosis import Share
 from ftprof.profiler.order_statistics import interval, percentile
 from ftprof.profiler.paired_estimate import MIN_PAIRS, Estimate, estimate, hodges_lehmann
 from ftprof.profiler.paired_order import aa_log_ratios, order, pairs_of
+from ftprof.profiler.spread import robust_sd
 
 __all__ = [
     "DELTA",
@@ -48,7 +48,6 @@ LOOKS = (12, 16, 24, 32, 48, 64)
 """Pairs at which precision is looked at."""
 DETECTABLE_SDS = 2.8
 """z(0.975) + z(0.80): the effect, in standard errors, that a two-sided 5 % test sees four times in five."""
-MAD_TO_SD = 1.4826
 MERGE, MERGE_IF_SINGLE, NEGLIGIBLE = 0.20, 0.05, 0.02
 """Shares of the adapter from which merging pays anyway, pays when one adapter is served, cannot be told from none."""
 
@@ -109,9 +108,7 @@ def _detectable(logs: Sequence[float]) -> float | None:
     """Smallest relative change seen with 80 % power; None below `MIN_PAIRS`, where none could be shown at all."""
     if len(logs) < MIN_PAIRS:
         return None
-    middle = median(logs)
-    sd = MAD_TO_SD * median(abs(value - middle) for value in logs)
-    return DETECTABLE_SDS * sd / math.sqrt(len(logs))
+    return DETECTABLE_SDS * robust_sd(logs) / math.sqrt(len(logs))
 
 
 def should_stop(logs: Sequence[float], target_half_width: float = 0.02, looks: Sequence[int] = LOOKS) -> bool:

@@ -19,6 +19,7 @@ import msgspec
 from ftprof.advisors.builder import Builder
 from ftprof.advisors.changes import applied, changed_call
 from ftprof.advisors.worker_device import DeviceService, bytes_before, device_free_bytes
+from ftprof.advisors.worker_experiments import ExperimentService
 from ftprof.profiler.processes import Failure, RequestFailed, quiet_start
 
 if TYPE_CHECKING:
@@ -27,19 +28,15 @@ if TYPE_CHECKING:
     from ftprof.profiler.outputs import Greedy, Reference, Scored
     from ftprof.profiler.record import (
         AdapterFacts,
-        Doubling,
         HostFrame,
-        HostTwin,
         Machine,
         ModelFacts,
         ModuleTrace,
         OpTrace,
         Phase,
         PhaseWaits,
-        Pretokenised,
         ProbeCase,
         ProbeResult,
-        ThreadScaling,
     )
     from ftprof.profiler.workload import Call, Workload
 
@@ -147,10 +144,12 @@ class Service:
         return self._engine, self._workload
 
     @property
-    def _phases(self) -> tuple[Phase, ...]:
+    def phases(self) -> tuple[Phase, ...]:
+        """The phases that are traced."""
         return ("prefill", "decode") if self._workload.task == "causal-lm" else ("forward",)
 
-    def _unit_rows(self, scenario: str, unit: int) -> list[Any]:
+    def unit_rows(self, scenario: str, unit: int) -> list[Any]:
+        """The rows of one unit."""
         units = self._workload.scenario(scenario).units
         return [self._rows[row] for row in units[unit % len(units)]]
 
@@ -159,7 +158,7 @@ class Service:
         from ftprof.profiler.units import run_unit
 
         count = self._workload.tokens(scenario) if new_tokens is None else new_tokens
-        rows = self._unit_rows(scenario, unit)
+        rows = self.unit_rows(scenario, unit)
         repeats = self._workload.scenario(scenario).repeats
         taken = [run_unit(self._engine, self._workload.task, rows, count) for _ in range(repeats)]
         return {phase: sum(times[phase] for times in taken) / repeats for phase in taken[0]}
@@ -168,7 +167,7 @@ class Service:
         """A short run whose time nobody looks at, after another worker had the machine."""
         from ftprof.profiler.units import WARM_TOKENS, run_unit
 
-        rows = self._unit_rows(scenario, unit)[: self._engine.call.batch_size]
+        rows = self.unit_rows(scenario, unit)[: self._engine.call.batch_size]
         run_unit(self._engine, self._workload.task, rows, WARM_TOKENS)
 
     def set_adapter(self, on: bool) -> None:
@@ -177,36 +176,33 @@ class Service:
 
         set_adapter(self._engine.model, on)
 
-    def _first(self, scenario: str, unit: int) -> Any:
-        """The first batch of a unit."""
+    def first_ids(self, scenario: str, unit: int) -> list[Any]:
+        """Token ids of the first batch of a unit."""
         from ftprof.profiler.batching import plan
 
-        ids = self._engine.tokenise([row.prompt for row in self._unit_rows(scenario, unit)])
-        first = plan([len(row) for row in ids], self._engine.call)[0]
-        return self._engine.pad([ids[row] for row in first])
+        ids = self._engine.tokenise([row.prompt for row in self.unit_rows(scenario, unit)])
+        return [ids[row] for row in plan([len(row) for row in ids], self._engine.call)[0]]
 
-    def _tokens(self, new_tokens: int) -> int:
+    def _first(self, scenario: str, unit: int) -> Any:
+        return self._engine.pad(self.first_ids(scenario, unit))
+
+    def tokens_made(self, new_tokens: int) -> int:
+        """New tokens of a run; an encoder makes none."""
         return new_tokens if self._workload.task == "causal-lm" else 0
 
     def _stamped(self, scenario: str, unit: int, new_tokens: int) -> Callable[[], tuple[int, ...]]:
         from ftprof.profiler.units import stamped
 
-        return stamped(self._engine, self._first(scenario, unit), self._tokens(new_tokens))
+        return stamped(self._engine, self._first(scenario, unit), self.tokens_made(new_tokens))
 
     def first_batch(self, scenario: str, unit: int, new_tokens: int, repeats: int) -> dict[str, list[float]]:
         """Untraced seconds of what `trace` runs (the first batch of a unit): samples by phase, decode per step."""
+        from ftprof.profiler.windows import seconds_by_phase
+
         run = self._stamped(scenario, unit, new_tokens)
-        times: dict[str, list[float]] = {}
-        for number in range(repeats + 1):
-            stamps = run()
-            if number == 0:
-                continue
-            if self._workload.task == "causal-lm":
-                times.setdefault("prefill", []).append((stamps[1] - stamps[0]) / 1e9)
-                times.setdefault("decode", []).append((stamps[-1] - stamps[1]) / 1e9 / max(1, len(stamps) - 2))
-            else:
-                times.setdefault("forward", []).append((stamps[1] - stamps[0]) / 1e9)
-        return times
+        run()
+        times = seconds_by_phase([run() for _ in range(repeats)], self.phases)
+        return {phase: list(samples) for phase, samples in times.items()}
 
     def trace(
         self, scenario: str, unit: int, new_tokens: int, untraced: dict[str, float], machine: Machine, repeats: int
@@ -214,7 +210,7 @@ class Service:
         """Ops of the first batch of a unit, by phase."""
         traces: tuple[OpTrace, ...] = self._engine.op_traces(
             self._first(scenario, unit),
-            self._tokens(new_tokens),
+            self.tokens_made(new_tokens),
             scenario=scenario,
             untraced=untraced,
             machine=machine,
@@ -236,7 +232,7 @@ class Service:
             self._engine.model,
             run,
             scenario=scenario,
-            phases=self._phases,
+            phases=self.phases,
             untraced=untraced,
             machine=machine,
             repeats=repeats,
@@ -270,43 +266,7 @@ class Service:
             return tuple(seen.get(scenario, ()))
         from ftprof.profiler.waits import trace_waits
 
-        return trace_waits(self._stamped(scenario, unit, new_tokens), scenario=scenario, phases=self._phases)
-
-    def twin(self, new_tokens: int) -> tuple[HostTwin, ...]:
-        """Untraced times of the same model with hardly any width; raises where none can be made."""
-        from ftprof.profiler.narrow import narrow_engine, time_twin
-
-        if self._workload.built:
-            return ()
-        return time_twin(narrow_engine(self._engine), self._tokens(new_tokens), phases=self._phases)
-
-    def threads(self, scenario: str, unit: int, new_tokens: int, budget_s: float) -> tuple[ThreadScaling, ...]:
-        """The first batch of a unit with one thread and with all, by phase; none where no threads of PyTorch compute."""
-        from ftprof.profiler.thread_scaling import scale_threads
-
-        if self._workload.built or self._workload.device.startswith("cuda"):
-            return ()
-        batch, tokens = self._first(scenario, unit), self._tokens(new_tokens)
-        return scale_threads(self._engine, batch, tokens, scenario=scenario, phases=self._phases, budget_s=budget_s)
-
-    def pretokenised(self, scenario: str, unit: int, budget_s: float) -> Pretokenised:
-        """A unit with its tokeniser and without."""
-        from ftprof.profiler.pretokenised import skip_tokeniser
-
-        tokens = self._workload.tokens(scenario)
-        rows = self._unit_rows(scenario, unit)
-        return skip_tokeniser(self._engine, self._workload.task, rows, tokens, scenario=scenario, budget_s=budget_s)
-
-    def doubling(self, scenario: str, unit: int, new_tokens: int, budget_s: float) -> tuple[Doubling, ...]:
-        """The first batch of a unit with every row once and twice, by phase."""
-        from ftprof.profiler.batching import plan
-        from ftprof.profiler.doubling import double_rows
-
-        ids = self._engine.tokenise([row.prompt for row in self._unit_rows(scenario, unit)])
-        first = [ids[row] for row in plan([len(row) for row in ids], self._engine.call)[0]]
-        return double_rows(
-            self._engine, first, self._tokens(new_tokens), scenario=scenario, phases=self._phases, budget_s=budget_s
-        )
+        return trace_waits(self._stamped(scenario, unit, new_tokens), scenario=scenario, phases=self.phases)
 
     def probe(self, cases: Sequence[ProbeCase], budget_s: float) -> tuple[ProbeResult, ...]:
         """Time what rules asked for."""
@@ -318,7 +278,7 @@ class Service:
         """Token counts of a scenario's first unit under the call."""
         from ftprof.profiler.batching import padding_facts
 
-        lengths = [len(ids) for ids in self._engine.tokenise([row.prompt for row in self._unit_rows(scenario, 0)])]
+        lengths = [len(ids) for ids in self._engine.tokenise([row.prompt for row in self.unit_rows(scenario, 0)])]
         return padding_facts(scenario, lengths, self._engine.call)
 
     def reference(self, folder: str, limit: int, budget_s: float) -> Reference:
@@ -380,7 +340,7 @@ def serve(pipe: Connection, log: str) -> None:
     held = Service()
     methods = {
         name: method
-        for service in (held, DeviceService(held), Builder())
+        for service in (held, DeviceService(held), ExperimentService(held), Builder())
         for name, method in inspect.getmembers(service, inspect.ismethod)
         if name[0] != "_"
     }

@@ -58,9 +58,10 @@ class Bench:
         return run
 
     def generate(self, case: ProbeCase) -> Run:
-        """`new_tokens` greedy tokens after (rows, prompt length) random ones, without the cache or in a state."""
+        """`new_tokens` greedy tokens after (rows, prompt length) random ones: with the cache, without it, or as the model
+        is called and in a state."""
         rows, length, new_tokens = case.shape
-        engine = self._ready(use_cache=case.variant != "no-cache")
+        engine = self._ready(use_cache={"cache": True, "no-cache": False}.get(case.variant))
         batch = self._batch(engine, rows, length)
 
         def run() -> None:

@@ -66,6 +66,13 @@ def test_the_cache_is_switched_through_the_call() -> None:
     assert [len(result.samples_s) for result in results] == [2, 2]
 
 
+@pytest.mark.parametrize("use_cache", [None, False])
+def test_states_are_compared_as_the_model_is_called(use_cache: bool | None) -> None:
+    engine: Any = FakeEngine(Call(use_cache=use_cache), [])
+    run_probes([case("generate", (1, 7, 3))], engine, repeats=1)
+    assert engine.log == [("generate", 1, 7, 3, use_cache)] * 2
+
+
 def test_few_rows_come_first_and_states_of_the_same_shapes_take_turns() -> None:
     single, longer, other = case("forward", (1, 4)), case("forward", (1, 8)), case("forward", (1, 4), "attention:sdpa")
     batch, tokens = case("forward", (8, 4)), case("generate", (1, 4, 3), "cache")

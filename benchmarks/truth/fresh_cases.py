@@ -1,4 +1,4 @@
-"""A model against itself: a process that has been traced and timed for a while, and a new one (A/A over processes).
+"""A model against itself: a process that has measured a whole baseline, and a new one (A/A over processes).
 
 Each case runs in a process of its own, with the allocator as every run of ftprof sets it, or as the system has it.
 """
@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.truth.prediction_cases import Laps
+from benchmarks.truth.opened import measured, workplace
 from ftprof.profiler.heap import LEAVE
 from ftprof.profiler.record import Machine
 
@@ -55,55 +53,29 @@ def run(case: FreshCase, machine: Machine) -> dict[str, Any]:
 
 
 def _compare(case: FreshCase) -> dict[str, Any]:
-    from ftprof.advisors import baseline
-    from ftprof.advisors.context import Context, Options
     from ftprof.advisors.duel import duel, ratios
-    from ftprof.advisors.progress import Silent
-    from ftprof.advisors.run import Request, workload_of
     from ftprof.advisors.variant import Variant, VariantArm
-    from ftprof.profiler.directory import inspect
     from ftprof.profiler.machine import measure_machine
-    from ftprof.profiler.processes import prepare
-    from ftprof.profiler.rows import load_rows
     from ftprof.profiler.workload import Call
     from ftprof.samples.demo import demo_sample
 
-    folder = Path(tempfile.mkdtemp(prefix="ftprof-truth-"))
-    budget = Laps(60.0)
-    context = Context(options=Options(), budget=budget, progress=Silent(), scratch=folder, device="cpu", seed=case.seed)
-    try:
-        sample = demo_sample("minilm-tickets")
-        located = inspect(str(sample.model), base=str(sample.base), offline=True)
-        rows = load_rows(str(sample.data), task=located.task, labels=located.labels)
-        request = Request(located=located, rows=rows, call=Call(), options=context.options, offline=True)
-        prepare("cpu", offline=True)
-        budget.lap()
-        old = Variant(context, "old", workload_of(request, folder))
-        opened = baseline.open_model(context, old, [])
-        record = baseline.quick_look(context, old, opened, measure_machine(budget_s=1.0))
-        baseline.traced(context, old.handle(), record, "batch")
-        budget.lap()
-        found = ratios(
-            duel(
-                VariantArm(old),
-                VariantArm(Variant(context, "new", old.workload)),
-                "batch",
-                quads=QUADS,
-                least=3,
-                deadline=budget.until(PAIRS_S),
-                now=budget.now,
-                seed=case.seed,
-                watch="forward",
-            )
-        )["forward"]
-        return {
-            "found": [found.speedup, found.low, found.high],
-            "verdict": found.verdict,
-            "pairs": found.pairs,
-        }
-    finally:
-        context.end_workers()
-        shutil.rmtree(folder, ignore_errors=True)
+    sample = demo_sample("minilm-tickets")
+    with workplace(case.seed) as context:
+        files = (Path(sample.model), Path(sample.base), Path(sample.data), Call())
+        old = measured(context, files, measure_machine(budget_s=1.0)).variant
+        samples = duel(
+            VariantArm(old),
+            VariantArm(Variant(context, "new", old.workload)),
+            "batch",
+            quads=QUADS,
+            least=3,
+            deadline=context.budget.until(PAIRS_S),
+            now=context.budget.now,
+            seed=case.seed,
+            watch="forward",
+        )
+    found = ratios(samples)["forward"]
+    return {"found": [found.speedup, found.low, found.high], "verdict": found.verdict, "pairs": found.pairs}
 
 
 if __name__ == "__main__":

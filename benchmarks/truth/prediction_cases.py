@@ -7,8 +7,6 @@ that a run would leave alone are measured all the same: a fix that does not pay 
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +15,9 @@ from typing import Any
 import msgspec
 
 from benchmarks.truth.models import with_lora
-from ftprof.advisors.budget import Budget
+from benchmarks.truth.opened import measured, workplace
 from ftprof.profiler.record import Machine
 
-BASELINE_S = 60.0
-"""The baseline takes the shares of its time that it takes of such a run."""
 PAIRS_S = 6.0
 QUADS, LEAST_QUADS = 12, 2
 NEW_TOKENS, ROWS = 12, 4
@@ -47,13 +43,6 @@ class PredictionCase:
     seed: int = 0
 
 
-class Laps(Budget):
-    """A budget that starts again for each part: fixes are measured until all are, whatever the part before took."""
-
-    def lap(self) -> None:
-        self._begin = self._clock()
-
-
 def cases(seed: int, quick: bool) -> Iterator[PredictionCase]:
     for name in () if quick else (*SAMPLES, *VARIANTS):
         yield PredictionCase(name, seed=seed)
@@ -66,24 +55,11 @@ def cases(seed: int, quick: bool) -> Iterator[PredictionCase]:
 
 def run(case: PredictionCase, machine: Machine) -> dict[str, Any]:
     """Every fix that has something to say about the model: what it was predicted to bring, and what it brought."""
-    from ftprof.advisors.context import Context, Options
-    from ftprof.advisors.progress import Silent
+    from ftprof.advisors.improve import advised
 
-    folder = Path(tempfile.mkdtemp(prefix="ftprof-truth-"))
-    context = Context(
-        options=Options(max_loss="int4"),
-        budget=Laps(BASELINE_S),
-        progress=Silent(),
-        scratch=folder,
-        device="cpu",
-        seed=case.seed,
-    )
-    try:
-        best = _baseline(context, case, machine, folder)
-        trials = [trial for found in _predicted(best) for trial in _measured(context, best, *found)]
-    finally:
-        context.end_workers()
-        shutil.rmtree(folder, ignore_errors=True)
+    with workplace(case.seed, max_loss="int4") as context:
+        best = advised(context, measured(context, _files(case, context.scratch), machine))[0]
+        trials = [trial for found in _predicted(best) for trial in _tried(context, best, *found)]
     return {
         "case": case.name,
         "unattributed": {
@@ -93,35 +69,6 @@ def run(case: PredictionCase, machine: Machine) -> dict[str, Any]:
         },
         "trials": trials,
     }
-
-
-def _baseline(context: Any, case: PredictionCase, machine: Machine, folder: Path) -> Any:
-    """The model as called, measured and probed."""
-    from ftprof.advisors import baseline
-    from ftprof.advisors.context import objective_of
-    from ftprof.advisors.improve import Best, advised
-    from ftprof.advisors.run import Request, workload_of
-    from ftprof.advisors.variant import Variant
-    from ftprof.profiler.directory import inspect
-    from ftprof.profiler.ledger import diagnose
-    from ftprof.profiler.processes import prepare
-    from ftprof.profiler.rows import load_rows
-
-    model, base, data, call = _files(case, folder)
-    located = inspect(str(model), base=str(base) if base else None, offline=True)
-    rows = load_rows(str(data), task=located.task, labels=located.labels)
-    request = Request(located=located, rows=rows, call=call, options=context.options, offline=True)
-    prepare("cpu", offline=True)
-    context.budget.lap()
-    original = Variant(context, "original", workload_of(request, folder))
-    opened = baseline.open_model(context, original, [])
-    record = baseline.quick_look(context, original, opened, machine)
-    record, _ = baseline.complete(context, original, opened, record, 0)
-    names = tuple(scenario.name for scenario in record.workload.scenarios) if record.workload else ()
-    objective = objective_of("e2e", located.task, names)
-    best = Best(variant=original, record=record, diagnosis=diagnose(record, *objective), objective=objective)
-    context.budget.lap()
-    return advised(context, best)[0]
 
 
 def _predicted(best: Any) -> Iterator[tuple[Any, Any, Any]]:
@@ -139,7 +86,7 @@ def _predicted(best: Any) -> Iterator[tuple[Any, Any, Any]]:
                 yield rule, options, rule.predict(best.record, asked)
 
 
-def _measured(context: Any, best: Any, rule: Any, options: Any, prediction: Any) -> Iterator[dict[str, Any]]:
+def _tried(context: Any, best: Any, rule: Any, options: Any, prediction: Any) -> Iterator[dict[str, Any]]:
     """What the fix alone brings in each scenario, as far as it was predicted."""
     from ftprof.advisors.duel import duel, ratios
     from ftprof.advisors.stacking import stacked

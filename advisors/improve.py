@@ -81,7 +81,9 @@ def advised(context: Context, best: Best) -> tuple[Best, Advised]:
     rules, forbidden = _looked_into(context.options)
     done = {result.case for result in best.record.probes or ()}
     cases = [case for case in wanted_probes(best.record, best.diagnosis, rules) if case not in done]
-    if cases:
+    if cases and not context.budget.left_for_trials():
+        context.progress.note("The budget was spent before fixes could be predicted.")
+    elif cases:
         context.progress.stage("probing what fixes would bring")
         probes = (*(best.record.probes or ()), *_probed(context, best, cases))
         best = replace(best, record=msgspec.structs.replace(best.record, probes=probes))
@@ -108,7 +110,8 @@ def _probed(context: Context, best: Best, cases: Sequence[ProbeCase]) -> tuple[P
     results: list[ProbeResult] = []
     try:
         if rest:
-            results += best.variant.handle().call("probe", rest, PROBE_S, timeout_s=context.patience())
+            seconds = min(PROBE_S, context.budget.left())
+            results += best.variant.handle().call("probe", rest, seconds, timeout_s=context.patience())
         best.variant.rest()
         if depth:
             results += probe_depths(context, best.variant.workload, depth, DEPTH_PROBE_S)

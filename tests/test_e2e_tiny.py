@@ -82,7 +82,7 @@ def adapter_run(
     before = digest_directory(tiny_base), digest_directory(tiny_adapter)
     save = tmp_path_factory.mktemp("saved") / "model"
     audit, published = audit_of(
-        tiny_adapter, tiny_base, tiny_rows, options=Options(save=save, runtime="torch"), budget_s=36.0
+        tiny_adapter, tiny_base, tiny_rows, options=Options(save=save, runtime="torch"), budget_s=32.0
     )
     assert before == (digest_directory(tiny_base), digest_directory(tiny_adapter)), "the user's files were touched"
     return audit, published, before
@@ -160,7 +160,7 @@ def test_a_resumed_run_keeps_what_was_decided(
 ) -> None:
     first = adapter_run[0]
     trial_of(first, "unmerged-adapter")
-    audit, _ = audit_of(tiny_adapter, tiny_base, tiny_rows, budget_s=32.0, previous=first)
+    audit, _ = audit_of(tiny_adapter, tiny_base, tiny_rows, budget_s=26.0, previous=first)
     assert next(trial for trial in audit.trials if trial.status == "kept").objective == next(
         trial.objective for trial in first.trials if trial.status == "kept"
     )
@@ -179,7 +179,7 @@ def test_another_models_audit_cannot_be_resumed(
 @pytest.mark.parametrize("kind", ["classifier", "embedder"])
 def test_encoders(kind: str, request: pytest.FixtureRequest, tiny_rows: Path) -> None:
     model: Path = request.getfixturevalue(f"tiny_{kind}")
-    audit, _ = audit_of(model, None, tiny_rows, call=Call(padding="max_length", pad_to=128), budget_s=25.0)
+    audit, _ = audit_of(model, None, tiny_rows, call=Call(padding="max_length", pad_to=128), budget_s=20.0)
     assert audit.settings.objective_phase == "forward"
     assert audit.settings.objective_scenario == "batch"
     assert {phase.name for phase in audit.phases} >= {"load", "tokenise", "forward", "e2e"}
@@ -192,7 +192,7 @@ def test_encoders(kind: str, request: pytest.FixtureRequest, tiny_rows: Path) ->
 
 def test_diagnosis_alone_tries_nothing(tiny_base: Path, tiny_adapter: Path, tiny_rows: Path) -> None:
     audit, _ = audit_of(
-        tiny_adapter, tiny_base, tiny_rows, options=Options(fixes=False, runtime="torch"), budget_s=24.0
+        tiny_adapter, tiny_base, tiny_rows, options=Options(fixes=False, runtime="torch"), budget_s=16.0
     )
     assert audit.trials == ()
     assert audit.final is None
@@ -238,7 +238,7 @@ def test_two_variants_that_do_not_fit_are_compared_in_blocks(
         tiny_base,
         tiny_rows,
         options=Options(memory_limit_bytes=600 * 2**20, runtime="torch"),
-        budget_s=50.0,
+        budget_s=40.0,
     )
     merged = trial_of(audit, "unmerged-adapter")
     assert merged.objective is not None

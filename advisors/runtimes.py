@@ -21,6 +21,9 @@ from ftprof.profiler.workload import Scalar
 RULE = "depth"
 """Cases are shared by all rules, so that each place is timed once."""
 SHALLOW, DEEP = 2, 6
+DEEP_BYTES = 192 << 20
+"""The deep copy of a small model takes more layers, up to this size: what a layer costs is multiplied by all that were left
+out, and so is its error, which matters most where passes are short."""
 WHOLE_BYTES = 2 << 30
 """A model on PyTorch of at most this size is timed whole: a few layers fit a cache that all of them do not, and then run
 faster than their share."""
@@ -45,11 +48,13 @@ def found(record: RunRecord, summary: str, evidence: tuple[Evidence, ...] = ()) 
     return Finding(summary=summary, scenario=scenario, phase=phase, at_stake_s=seconds, evidence=evidence)
 
 
-def depths(layers: int) -> tuple[int, int] | None:
+def depths(model: ModelFacts) -> tuple[int, int] | None:
     """The two depths that are built; None for a model of one layer."""
-    if layers < 2:
+    if model.layers < 2:
         return None
-    return (SHALLOW, DEEP) if layers >= DEEP else (1, layers)
+    if model.layers < DEEP:
+        return 1, model.layers
+    return SHALLOW, min(model.layers, max(DEEP, DEEP_BYTES * model.layers // (4 * model.parameters)))
 
 
 def label(recipe: Recipe) -> str:
@@ -71,7 +76,7 @@ def current(model: ModelFacts) -> str:
 def _cases(record: RunRecord, step: Step, variant: str) -> tuple[ProbeCase, ...]:
     """The model whole, or at two depths; none for a model that has too few layers for two."""
     model = record.model
-    chosen: tuple[int, ...] | None = depths(model.layers) if model else None
+    chosen: tuple[int, ...] | None = depths(model) if model else None
     if model is None or chosen is None:
         return ()
     if variant.startswith("torch:") and 4 * model.parameters <= WHOLE_BYTES:
@@ -120,7 +125,7 @@ def predict(record: RunRecord, recipe: Recipe) -> Prediction:
             ratio = _paired(old, new)
             first = merged.get(step.scenario, {}).get(step.phase)
             ratios.setdefault(step.scenario, {})[step.phase] = _times(ratio, first) if first else ratio
-    basis = f"copies of {' and '.join(map(str, depths(record.model.layers) or ()))} layers, in turns with the model as it is"
+    basis = f"copies of {' and '.join(map(str, depths(record.model) or ()))} layers, in turns with the model as it is"
     return Prediction(ratios=with_end_to_end(record, ratios), basis=basis)
 
 
@@ -153,7 +158,7 @@ def refuse(record: RunRecord, recipe: Recipe) -> str | None:
     failed = [probe for probe in record.probes or () if probe.error and probe.case.variant == label(recipe)]
     if failed:
         return failed[0].error
-    return None if model is not None and depths(model.layers) else "the model has too few layers to be probed"
+    return None if model is not None and depths(model) else "the model has too few layers to be probed"
 
 
 def _has_int8(record: RunRecord) -> bool:

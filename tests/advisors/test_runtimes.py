@@ -24,7 +24,7 @@ def test_two_depths_give_the_whole_by_a_straight_line() -> None:
     assert single["decode"].speedup == pytest.approx(0.0408 / 0.0119, rel=0.02)
     assert single["prefill"].speedup == pytest.approx(0.156 / 0.139, rel=0.02)
     assert single["prefill"].speedup < single["e2e"].speedup < single["decode"].speedup
-    assert "2 and 6 layers" in prediction.basis
+    assert "2 and 11 layers" in prediction.basis
 
 
 def test_the_adapter_that_a_conversion_merges_counts_on_top() -> None:
@@ -47,9 +47,16 @@ def test_nothing_is_predicted_without_probes() -> None:
 
 
 def test_the_deep_copy_is_the_model_itself_where_it_has_few_layers() -> None:
-    assert runtimes.depths(30) == (2, 6)
-    assert runtimes.depths(4) == (1, 4)
-    assert runtimes.depths(1) is None
+    model = causal().model
+    assert model is not None
+    for layers, parameters, wanted in [
+        (30, 135_000_000, (2, 11)),  # the deep copy has 200 MB
+        (32, 7_000_000_000, (2, 6)),
+        (8, 40_000_000, (2, 8)),
+        (4, 1_000_000, (1, 4)),
+        (1, 1_000_000, None),
+    ]:
+        assert runtimes.depths(msgspec.structs.replace(model, layers=layers, parameters=parameters)) == wanted
 
 
 def test_a_model_that_fits_is_timed_whole_and_a_large_one_at_two_depths() -> None:

@@ -61,13 +61,15 @@ def looked_at(variant: Variant, limits: Machine, scratch: Path) -> tuple[Advised
     located = inspect(str(variant.model), base=str(variant.base) if variant.base else None, offline=True)
     rows = load_rows(str(variant.data), task=located.task, labels=located.labels)
     call = msgspec.structs.replace(load_call(str(variant.call) if variant.call else None), new_tokens=NEW_TOKENS)
+    if located.task == "causal-lm":
+        call = msgspec.structs.replace(call, batch_size=4)
     request = Request(located=located, rows=rows, call=call, options=TORCH)
     original = candidate.Variant(context, "original", workload_of(request, scratch))
     try:
         opened = baseline.open_model(context, original, [])
         record = baseline.quick_look(context, original, opened, limits)
         handle = original.handle()
-        batch = [handle.call("unit", "batch", 0, 4 if located.task == "causal-lm" else None) for _ in range(2)]
+        batch = [handle.call("unit", "batch", 0, 2 if located.task == "causal-lm" else None) for _ in range(2)]
         timing = phase_timing({"batch": samples_of(batch)})
         record = msgspec.structs.replace(
             record, timing=(*(record.timing or ()), *timing), padding=handle.call("padding", "batch")

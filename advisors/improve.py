@@ -81,7 +81,7 @@ def advised(context: Context, best: Best) -> tuple[Best, Advised]:
     rules, forbidden = _looked_into(context.options)
     done = {result.case for result in best.record.probes or ()}
     cases = [case for case in wanted_probes(best.record, best.diagnosis, rules) if case not in done]
-    if cases and not context.budget.left_for_trials():
+    if cases and not context.budget.left():
         context.progress.note("The budget was spent before fixes could be predicted.")
     elif cases:
         context.progress.stage("probing what fixes would bring")

@@ -173,6 +173,11 @@ def test_nothing_is_found_on_a_healthy_model(name: str, limits: Machine, tmp_pat
     assert not [entry for entry in advice.entries if entry.safety in ("exact", "rounding")], advice
 
 
+def test_use_cache_in_config_json_alone_is_no_fault(limits: Machine, tmp_path: Path) -> None:
+    advice, _ = looked_at(build("smollm2-merged-config-only"), limits, tmp_path)
+    assert "disabled-kv-cache" not in [entry.rule for entry in advice.entries]
+
+
 @pytest.mark.parametrize(
     ("name", "file", "cached"),
     [
@@ -180,7 +185,7 @@ def test_nothing_is_found_on_a_healthy_model(name: str, limits: Machine, tmp_pat
         ("smollm2-merged-no-cache", "generation_config.json", False),
     ],
 )
-def test_use_cache_in_config_json_alone_is_no_fault(name: str, file: str, cached: bool, tmp_path: Path) -> None:
+def test_use_cache_counts_where_it_takes_effect(name: str, file: str, cached: bool, tmp_path: Path) -> None:
     variant = build(name)
     assert json.loads((variant.model / file).read_text())["use_cache"] is False
     located = inspect(str(variant.model), offline=True)

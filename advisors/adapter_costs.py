@@ -8,6 +8,8 @@ from ftprof.profiler.record import AblationPair, RunRecord
 
 WRAPPER_DISPATCHES = 5  # measured: a disabled PEFT layer adds 4.7 us to its Linear where a tiny op takes 0.97 us
 MOST, MOST_WRAPPER = 0.9, 0.2  # beyond these a share is a fault of the measurement
+THAWED = "head:thawed"
+"""The state of a loaded model whose head could take a gradient."""
 
 
 def without_adapter(record: RunRecord) -> Ratios:
@@ -22,6 +24,15 @@ def without_adapter(record: RunRecord) -> Ratios:
         off = [time - min(wrapper_s(record, pair), MOST_WRAPPER * time) for time in pair.off_s]
         ratios.setdefault(pair.scenario, {})[pair.phase] = paired(pair.on_s, off, ABLATION_ERROR)
     return ratios
+
+
+def copies_head(record: RunRecord) -> bool:
+    """Whether PyTorch copies the head's matrix for each prompt: frozen, in 16 bit, on a processor. Attaching an adapter
+    freezes the base, and a merged model is loaded without that."""
+    model, workload = record.model, record.workload
+    if model is None or workload is None or workload.device != "cpu":
+        return False
+    return bool(model.frozen_head) and model.dtype in ("bfloat16", "float16")
 
 
 def wrapper_s(record: RunRecord, pair: AblationPair) -> float:

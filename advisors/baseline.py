@@ -28,7 +28,7 @@ from ftprof.profiler.record import (
     PhaseTiming,
     RunRecord,
 )
-from ftprof.profiler.workload import Workload
+from ftprof.profiler.workload import Task, Workload, generates
 
 TRACE_TOKENS = 4
 """New tokens of traced and ablated runs: decode steps are alike, so a few name the shares."""
@@ -86,11 +86,11 @@ def open_model(context: Context, original: Variant, files: Sequence[str]) -> Ope
     loaded = original.loaded
     assert loaded is not None, "a live worker has loaded"
     lengths = handle.call("token_lengths", timeout_s=context.patience())
-    encoder = workload.task != "causal-lm"
+    encoder = not generates(workload.task)
     tokens = (
         0 if encoder else wanted_tokens(workload.call, handle.call("completion_lengths", timeout_s=context.patience()))
     )
-    _check_lengths(lengths, tokens, loaded.model.max_context, encoder=encoder)
+    _check_lengths(lengths, tokens, loaded.model.max_context, workload.task)
     planned = msgspec.structs.replace(
         workload,
         prompt_tokens=tuple(lengths),
@@ -106,17 +106,17 @@ def open_model(context: Context, original: Variant, files: Sequence[str]) -> Ope
 
 def _sized(context: Context, handle: Handle, planned: Workload, name: str) -> Workload:
     """The workload with a token count and repeats for this scenario that suit the budget and the clock."""
-    causal, batch = planned.task == "causal-lm", name == "batch"
-    quick = handle.call("unit", name, 1, 3 if causal else None, timeout_s=context.patience())
+    writes, batch = generates(planned.task), name == "batch"
+    quick = handle.call("unit", name, 1, 3 if writes else None, timeout_s=context.patience())
     made, sample_s = None, quick["e2e"]
-    if causal:
+    if writes:
         wanted = math.ceil(BATCH_TOKENS * planned.new_tokens) if batch else planned.new_tokens
         # A batch sample may take half as long again as a single one.
         budget_s = context.budget.total_s * (1.5 if batch else 1.0)
         made = affordable_tokens(wanted, quick["prefill"], quick["decode"], budget_s)
         sample_s = quick["prefill"] + (made - 1) * quick["decode"]
     sized = msgspec.structs.replace(planned.scenario(name), new_tokens=made, repeats=repeats_for(sample_s))
-    if batch and not causal:
+    if batch and not writes:
         rows = sized.units[0]
         fit = affordable_rows(len(rows), planned.call.batch_size, sample_s, 2 * context.budget.total_s)
         sized = msgspec.structs.replace(sized, units=(rows[:fit],), repeats=repeats_for(sample_s * fit / len(rows)))
@@ -129,17 +129,25 @@ def _sized(context: Context, handle: Handle, planned: Workload, name: str) -> Wo
     return planned
 
 
-def _check_lengths(lengths: Sequence[int], new_tokens: int, context: int | None, *, encoder: bool) -> None:
+def _check_lengths(lengths: Sequence[int], new_tokens: int, context: int | None, task: Task) -> None:
     for number, length in enumerate(lengths, 1):
         if length == 0:
             raise FtprofError(f"prompt {number} has no tokens", "remove empty prompts from the data file", Exit.USAGE)
-        if not encoder and context and length + new_tokens > context:
+        if generates(task) and context and (said := _too_long(length, new_tokens, context, task)):
             raise FtprofError(
-                f"prompt {number} has {length} tokens; with {new_tokens} new ones that is more than the model's "
-                f"context of {context}",
+                f"prompt {number} has {length} tokens{said}",
                 "shorten it, or set a smaller new_tokens in the call file",
                 Exit.USAGE,
             )
+
+
+def _too_long(length: int, new_tokens: int, context: int, task: Task) -> str | None:
+    """What is wrong with a prompt of `length` tokens, as the end of a sentence; None where it fits."""
+    if task == "seq2seq-lm":  # encoder and decoder have places of their own
+        said = f" and its answer {new_tokens}; each may have {context}"
+        return said if max(length, new_tokens) > context else None
+    said = f"; with {new_tokens} new ones that is more than the model's context of {context}"
+    return said if length + new_tokens > context else None
 
 
 def quick_look(context: Context, original: Variant, opened: Opened, machine: Machine) -> RunRecord:
@@ -229,7 +237,7 @@ def _tokenise_share(record: RunRecord, scenario: str) -> float:
 
 def _ablation(context: Context, handle: Handle, workload: Workload, scenario: str) -> tuple[AblationPair, ...]:
     """The adapter on against disabled, toggled in one worker; empty where this kind cannot be switched."""
-    tokens = TRACE_TOKENS if workload.task == "causal-lm" else None
+    tokens = TRACE_TOKENS if generates(workload.task) else None
     on = AdapterArm(handle, True, tokens, context.patience)
     off = AdapterArm(handle, False, tokens, context.patience)
     with suppress(RequestFailed):
@@ -250,7 +258,7 @@ def _ablation(context: Context, handle: Handle, workload: Workload, scenario: st
 def ablation_pairs(samples: Samples, workload: Workload, scenario: str, how: str) -> tuple[AblationPair, ...]:
     """Pairs by phase. The e2e of a shortened run is composed from its phases at the workload's token count."""
     phases = {phase: samples.pairs(phase) for phase in samples.phases}
-    if how == "disabled" and workload.task == "causal-lm" and {"prefill", "decode"} <= phases.keys():
+    if how == "disabled" and generates(workload.task) and {"prefill", "decode"} <= phases.keys():
         steps = workload.tokens(scenario) - 1
         phases["e2e"] = tuple(  # type: ignore[assignment]
             tuple(

@@ -11,6 +11,7 @@ from ftprof.advisors.progress import Progress
 from ftprof.advisors.worker import serve
 from ftprof.profiler.processes import Handle
 from ftprof.profiler.quality import Safety
+from ftprof.profiler.workload import Task, generates
 
 if TYPE_CHECKING:
     from ftprof.profiler.built import Source
@@ -69,10 +70,10 @@ class Context:
         return min(seconds, max(1.0, self.budget.total_s + GRACE_S - self.budget.spent()))
 
 
-def objective_of(objective: str, task: str, scenarios: tuple[str, ...]) -> tuple[str, str]:
+def objective_of(objective: str, task: Task, scenarios: tuple[str, ...]) -> tuple[str, str]:
     """(scenario, phase) that decides: e2e of a single request by default; for encoders a forward pass, of the batch
     scenario where there is one, since encoders are called in batches."""
-    if task != "causal-lm":
+    if not generates(task):
         return ("batch" if "batch" in scenarios else "single", "forward" if objective == "e2e" else "e2e")
     phase = OBJECTIVES[objective]
     return ("batch" if objective == "throughput" and "batch" in scenarios else "single", phase)

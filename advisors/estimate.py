@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ftprof.advisors.memory import WORKING_BYTES
-from ftprof.profiler.workload import Task
+from ftprof.profiler.workload import Task, generates
 
 # A fork server with the packages and a worker with no model (measured: 64 to 200 MB each).
 PROCESS_BYTES = 300 * 2**20
@@ -35,7 +35,7 @@ def estimate(
 ) -> Estimate:
     """From the sizes of the weight files in bytes and the vocabulary."""
     weights = sum(weight_files)
-    scores = SCORED_TOKENS * (vocabulary or 0) * 4 if task == "causal-lm" else 2**22
+    scores = SCORED_TOKENS * (vocabulary or 0) * 4 if generates(task) else 2**22
     return Estimate(
         time_s=budget_s,
         memory_bytes=2 * (weights + WORKING_BYTES) + PROCESS_BYTES,

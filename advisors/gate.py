@@ -16,7 +16,7 @@ from ftprof.advisors.variant import Variant
 from ftprof.profiler.judge_limits import ROW_OF
 from ftprof.profiler.judge_limits import Row as Limits
 from ftprof.profiler.quality import QualityCheck, Safety
-from ftprof.profiler.workload import Row
+from ftprof.profiler.workload import Row, generates
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -134,7 +134,7 @@ def within_allowed(
 def open_gate(context: Context, original: Variant, rows: Sequence[Row]) -> Gate:
     """Score the model as loaded; candidates are held against that."""
     context.progress.stage("reference outputs of the model as loaded")
-    if original.workload.task != "causal-lm":
+    if not generates(original.workload.task):
         return EncoderGate(context, original, rows)
     loaded = original.loaded
     return CausalGate(context, original, loaded.model.max_context if loaded else None)

@@ -11,6 +11,7 @@ from ftprof.profiler.workload import Call, Workload
 
 CLASSES = {
     "causal-lm": "AutoModelForCausalLM",
+    "seq2seq-lm": "AutoModelForSeq2SeqLM",
     "sequence-classification": "AutoModelForSequenceClassification",
     "embedding": "AutoModel",
 }

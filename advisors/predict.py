@@ -54,6 +54,12 @@ def paired(old: Sequence[float], new: Sequence[float], error: float) -> Predicte
     return from_log(log, math.hypot(sd if len(old) >= 3 else LONE_ERROR, error))
 
 
+def times(first: PredictedRatio, second: PredictedRatio) -> PredictedRatio:
+    """Both speed-ups one after the other; their errors are independent."""
+    sds = [math.log(ratio.high / ratio.low) / (2 * Z80) for ratio in (first, second)]
+    return from_log(math.log(first.speedup * second.speedup), math.hypot(*sds))
+
+
 def samples_of(record: RunRecord, case: ProbeCase) -> tuple[float, ...]:
     """Seconds that a probe took; empty where it was not run."""
     for probe in record.probes or ():

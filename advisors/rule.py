@@ -106,4 +106,6 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ALL_ENGINES = frozenset({"torch", "genai", "ort"})
-ALL_TASKS: frozenset[Any] = frozenset({"causal-lm", "sequence-classification", "embedding"})
+CONVERTIBLE: frozenset[Any] = frozenset({"causal-lm", "sequence-classification", "embedding"})
+"""The tasks that another runtime takes over; sequence-to-sequence models stay on PyTorch."""
+ALL_TASKS: frozenset[Any] = CONVERTIBLE | {"seq2seq-lm"}

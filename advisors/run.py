@@ -41,7 +41,7 @@ from ftprof.profiler.processes import prepare
 from ftprof.profiler.record import RunRecord
 from ftprof.profiler.rows import RowSet, write_rows
 from ftprof.profiler.weights import weight_files
-from ftprof.profiler.workload import Call, Workload
+from ftprof.profiler.workload import Call, Workload, generates
 
 Publish = Callable[[Audit], object]
 
@@ -248,7 +248,7 @@ def _measured(
 def _unlike_asked(asked: str, objective: tuple[str, str], call: Call, workload: Workload) -> list[str]:
     """Where the run measures something else than the user's words say."""
     found = []
-    if asked in ("ttft", "tpot") and workload.task != "causal-lm":
+    if asked in ("ttft", "tpot") and not generates(workload.task):
         found.append(f"--objective {asked} is about generation; for this model {' '.join(objective)} decides instead.")
     if asked == "throughput" and objective[0] != "batch":
         found.append("--objective throughput needs a batch size above 1 and several rows; single end to end decides.")

@@ -11,9 +11,18 @@ from typing import NamedTuple
 
 from ftprof.advisors.adapter_costs import without_adapter
 from ftprof.advisors.merging import unmergeable
-from ftprof.advisors.predict import MODEL_ERROR, Z80, Ratios, centre, from_log, samples_of, typical_s, with_end_to_end
+from ftprof.advisors.predict import (
+    MODEL_ERROR,
+    Ratios,
+    centre,
+    from_log,
+    samples_of,
+    times,
+    typical_s,
+    with_end_to_end,
+)
 from ftprof.advisors.rule import Evidence, Finding, PredictedRatio, Prediction
-from ftprof.advisors.shapes import CAUSAL, Step, main_phase, steps
+from ftprof.advisors.shapes import Step, main_phase, steps
 from ftprof.profiler.built import Recipe
 from ftprof.profiler.record import ModelFacts, ProbeCase, RunRecord
 from ftprof.profiler.workload import Scalar
@@ -38,7 +47,7 @@ VNNI = ("avx512_vnni", "avx_vnni", "amx_int8", "asimddp", "i8mm")
 
 def runtime_of(task: str) -> str:
     """The runtime for a task: decoders need a key-value cache of their own, which GenAI has."""
-    return "genai" if task == CAUSAL else "ort"
+    return "genai" if task == "causal-lm" else "ort"
 
 
 def found(record: RunRecord, summary: str, evidence: tuple[Evidence, ...] = ()) -> Finding:
@@ -124,7 +133,7 @@ def predict(record: RunRecord, recipe: Recipe) -> Prediction:
         if old and new:
             ratio = _paired(old, new)
             first = merged.get(step.scenario, {}).get(step.phase)
-            ratios.setdefault(step.scenario, {})[step.phase] = _times(ratio, first) if first else ratio
+            ratios.setdefault(step.scenario, {})[step.phase] = times(ratio, first) if first else ratio
     basis = f"copies of {' and '.join(map(str, depths(record.model) or ()))} layers, in turns with the model as it is"
     return Prediction(ratios=with_end_to_end(record, ratios), basis=basis)
 
@@ -132,12 +141,6 @@ def predict(record: RunRecord, recipe: Recipe) -> Prediction:
 def _paired(old: list[float], new: list[float]) -> PredictedRatio:
     log, sd = centre([math.log(a / b) for a, b in zip(old, new, strict=False)])
     return from_log(log, math.hypot(sd, MODEL_ERROR))
-
-
-def _times(first: PredictedRatio, second: PredictedRatio) -> PredictedRatio:
-    """Both speed-ups one after the other; their errors are independent."""
-    sds = [math.log(ratio.high / ratio.low) / (2 * Z80) for ratio in (first, second)]
-    return from_log(math.log(first.speedup * second.speedup), math.hypot(*sds))
 
 
 def refuse(record: RunRecord, recipe: Recipe) -> str | None:

@@ -8,9 +8,8 @@ import msgspec
 
 from ftprof.profiler.batching import shapes
 from ftprof.profiler.record import RunRecord
-from ftprof.profiler.workload import Call, Scenario, Workload
+from ftprof.profiler.workload import Call, Scenario, Workload, generates
 
-CAUSAL = "causal-lm"
 Batches = tuple[tuple[int, int], ...]
 """(rows, padded length) of each batch."""
 
@@ -68,7 +67,7 @@ def typical(workload: Workload, scenario: Scenario) -> tuple[int, int, int] | No
 
 
 def steps(record: RunRecord) -> tuple[Step, ...]:
-    """The typical passes of every scenario: prefill and decode of a causal model, forward of the others."""
+    """The typical passes of every scenario: prefill and decode of a model that writes, forward of the others."""
     workload = record.workload
     found: list[Step] = []
     for scenario in workload.scenarios if workload else ():
@@ -77,13 +76,13 @@ def steps(record: RunRecord) -> tuple[Step, ...]:
         if shape is None:
             continue
         rows, length, passes = shape
-        first = "prefill" if workload.task == CAUSAL else "forward"
+        first = "prefill" if generates(workload.task) else "forward"
         name = scenario.name
         found.append(
             Step(scenario=name, phase=first, rows=rows, query=length, keys=length, prompt=length, passes=passes)
         )
         tokens = workload.tokens(name)
-        if workload.task == CAUSAL and tokens > 1:
+        if generates(workload.task) and tokens > 1:
             # The cache grows from the prompt's length by the new tokens; its middle stands for the mean step.
             keys = length + tokens // 2
             found.append(Step(scenario=name, phase="decode", rows=rows, query=1, keys=keys, prompt=length))
@@ -104,6 +103,6 @@ def occurrences(record: RunRecord, scenario: str) -> dict[str, int]:
 def main_phase(record: RunRecord) -> tuple[str, str]:
     """The (scenario, phase) that people feel: one request end to end, or for encoders the forward of a batch."""
     timed = {timing.scenario for timing in record.timing or ()}
-    if record.workload is None or record.workload.task == CAUSAL:
+    if record.workload is None or generates(record.workload.task):
         return "batch" if timed == {"batch"} else "single", "e2e"
     return "batch" if "batch" in timed else "single", "forward"

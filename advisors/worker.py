@@ -21,6 +21,7 @@ from ftprof.advisors.changes import applied, changed_call
 from ftprof.advisors.worker_device import DeviceService, bytes_before, device_free_bytes
 from ftprof.advisors.worker_experiments import ExperimentService
 from ftprof.profiler.processes import Failure, RequestFailed, quiet_start
+from ftprof.profiler.workload import Workload, generates
 
 if TYPE_CHECKING:
     from ftprof.profiler.load import LoadTimes
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
         ProbeCase,
         ProbeResult,
     )
-    from ftprof.profiler.workload import Call, Workload
+    from ftprof.profiler.workload import Call
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,7 +147,7 @@ class Service:
     @property
     def phases(self) -> tuple[Phase, ...]:
         """The phases that are traced."""
-        return ("prefill", "decode") if self._workload.task == "causal-lm" else ("forward",)
+        return ("prefill", "decode") if generates(self._workload.task) else ("forward",)
 
     def unit_rows(self, scenario: str, unit: int) -> list[Any]:
         """The rows of one unit."""
@@ -188,7 +189,7 @@ class Service:
 
     def tokens_made(self, new_tokens: int) -> int:
         """New tokens of a run; an encoder makes none."""
-        return new_tokens if self._workload.task == "causal-lm" else 0
+        return new_tokens if generates(self._workload.task) else 0
 
     def _stamped(self, scenario: str, unit: int, new_tokens: int) -> Callable[[], tuple[int, ...]]:
         from ftprof.profiler.units import stamped

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ftprof.profiler.workload import generates
+
 if TYPE_CHECKING:
     from ftprof.advisors.worker import Service
     from ftprof.profiler.record import DeviceSample, Machine
@@ -89,7 +91,7 @@ class DeviceService:
         _, workload = self._service.holds
         planned = workload.scenario(scenario)
         made = len(planned.units[0]) * planned.repeats
-        made *= workload.tokens(scenario) if workload.task == "causal-lm" else 1
+        made *= workload.tokens(scenario) if generates(workload.task) else 1
 
         def unit() -> int:
             self._service.unit(scenario, 0)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -25,6 +26,7 @@ from ftprof.profiler.adapter_files import (
 from ftprof.profiler.base_files import CONFIG, BaseFiles, base_files, network
 from ftprof.profiler.config_file import ConfigFile, read_config, read_config_if_there
 from ftprof.profiler.errors import Exit, FtprofError
+from ftprof.profiler.generation_settings import beams_note, read_settings
 from ftprof.profiler.graph_located import graph_located, is_graph
 from ftprof.profiler.located import FileSize, Located
 from ftprof.profiler.model_config import adapter_task, label_names, max_context, model_task
@@ -32,7 +34,7 @@ from ftprof.profiler.places import Place, entries, find_base, find_model, no_mod
 from ftprof.profiler.prompt_learning import stack_note
 from ftprof.profiler.quantised import plain_name, refuse_missing
 from ftprof.profiler.weights import ADAPTER, TensorInfo, adapter_tensors, pickles
-from ftprof.profiler.workload import Task
+from ftprof.profiler.workload import Task, generates
 
 _VOCABULARIES = (
     "tokenizer.json",
@@ -128,7 +130,13 @@ def _whole(place: Place, options: _Options, held: Mapping[str, Path]) -> Located
     if base is not None and not (network(base.directory) / CONFIG).is_file():
         raise _usage(f"--base {options.base} has no {CONFIG}", "give --base the directory of a whole model")
     inside = f"it holds {adapter_choice.listed(held)} too; name one with --adapter to diagnose it" if held else None
-    notes = (*_notes(place.directory), *files.notes, inside, _pooling(place.directory, task))
+    notes = (
+        *_notes(place.directory),
+        *files.notes,
+        inside,
+        _beams(network(place.directory), task),
+        _pooling(place.directory, task),
+    )
     return Located(
         model=files.model,
         adapter=None,
@@ -177,6 +185,7 @@ def _adapter(place: Place, typed: str, base: Place | None, options: _Options) ->
         *_kind_notes(settings, facts, task, head),
         _trained_note(settings, files),
         None if adapter_kinds.unmergeable(settings) else adapter_choice.note(siblings),
+        _beams(network(base.directory), task),
         _pooling(base.directory, task),
     )
     return Located(
@@ -285,6 +294,13 @@ def _pooling(directory: Path, task: Task) -> str | None:
 def _files(place: Place) -> tuple[FileSize, ...]:
     found = (place.gguf,) if place.gguf else entries(place.directory)
     return tuple(FileSize(path.name, path.stat().st_size) for path in found if path.is_file())
+
+
+def _beams(directory: Path, task: Task) -> str | None:
+    """Settings that cannot be read are left to the model's own load, which says what is wrong with them."""
+    with suppress(FtprofError):
+        return beams_note(read_settings(directory)) if generates(task) else None
+    return None
 
 
 def _notes(directory: Path) -> list[str | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -100,3 +100,21 @@ class Engine(Protocol):
     ) -> tuple[OpTrace, ...]: ...
 
     def save(self, directory: Path) -> None: ...
+
+
+@runtime_checkable
+class EncoderDecoder(Engine, Protocol):
+    """An engine whose prompt and answer are two sequences.
+
+    `tokenise_answers` gives the ids that the decoder should write; `answer_logits` float32 of shape (rows, length,
+    vocabulary), what follows each place of answers that begin with `start_id`.
+    """
+
+    @property
+    def start_id(self) -> int: ...
+
+    def tokenise_answers(self, texts: Sequence[str]) -> list[list[int]]: ...
+
+    def answer_logits(
+        self, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]
+    ) -> NDArray[np.float32]: ...

@@ -59,6 +59,17 @@ def honoured(settings: Mapping[str, Any]) -> dict[str, Scalar]:
     return {name: settings[name] for name, off in _HONOURED.items() if settings.get(name) not in (None, off)}
 
 
+def beams_note(settings: Mapping[str, Any]) -> str | None:
+    """A sentence where the directory searches with beams: ftprof times and compares greedily."""
+    beams = settings.get("num_beams")
+    if not isinstance(beams, int) or beams < 2:
+        return None
+    return (
+        f"generation_config.json asks for {beams} beams; timed and compared is greedy search, which decodes one sequence a "
+        f"row where beams decode {beams}"
+    )
+
+
 def sampling_note(settings: Mapping[str, Any]) -> str | None:
     """A sentence where the directory samples: ftprof times and compares greedily, so nothing acts on these."""
     if not settings.get("do_sample"):

@@ -16,6 +16,7 @@ from ftprof.profiler.gguf_load import plain_copy
 from ftprof.profiler.model_facts import adapter_marks, is_adapter_weight
 from ftprof.profiler.prompt_learning import hand_on_cache
 from ftprof.profiler.quantised import quantised, refuse_device
+from ftprof.profiler.seq2seq_engine import Seq2SeqEngine
 from ftprof.profiler.torch_engine import TorchEngine
 from ftprof.profiler.workload import Call, Workload
 
@@ -28,10 +29,16 @@ class LoadTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _model_class(task: str) -> Any:
-    from transformers import AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification
+    from transformers import (
+        AutoModel,
+        AutoModelForCausalLM,
+        AutoModelForSeq2SeqLM,
+        AutoModelForSequenceClassification,
+    )
 
     return {
         "causal-lm": AutoModelForCausalLM,
+        "seq2seq-lm": AutoModelForSeq2SeqLM,
         "sequence-classification": AutoModelForSequenceClassification,
         "embedding": AutoModel,
     }[task]
@@ -107,7 +114,8 @@ def load_engine(workload: Workload, call: Call) -> tuple[TorchEngine, LoadTimes]
     if workload.adapter:
         model = _guarded(lambda: _attach(model, workload, call), workload.adapter).to(workload.device).eval()
     times = LoadTimes(build_s=built - begin, adapter_s=time.perf_counter() - built if workload.adapter else 0.0)
-    return TorchEngine(model, tokenizer, call, workload.task, workload.adapter), times
+    kind = Seq2SeqEngine if workload.task == "seq2seq-lm" else TorchEngine
+    return kind(model, tokenizer, call, workload.task, workload.adapter), times
 
 
 def _plain(workload: Workload) -> tuple[Workload, float]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ftprof.profiler.config_file import ConfigFile, read_config_if_there
 from ftprof.profiler.errors import FtprofError
-from ftprof.profiler.workload import Task
+from ftprof.profiler.workload import Task, generates
 
 _ENDINGS: tuple[tuple[str, Task], ...] = (
     ("ForCausalLM", "causal-lm"),
@@ -19,8 +19,11 @@ _ENDINGS: tuple[tuple[str, Task], ...] = (
     ("Model", "embedding"),
 )
 """Endings of transformers' class names. LMHeadModel before Model, which it ends with as well."""
+_WRITES_APART = ("ForConditionalGeneration", "MTModel")
+"""Endings of models that read with an encoder and write with a decoder; only Marian's has the second."""
 _PEFT_TASKS: dict[str, Task] = {
     "CAUSAL_LM": "causal-lm",
+    "SEQ_2_SEQ_LM": "seq2seq-lm",
     "SEQ_CLS": "sequence-classification",
     "FEATURE_EXTRACTION": "embedding",
 }
@@ -31,10 +34,12 @@ _OTHER_INPUTS = (
     "image_size",
     "num_channels",
     "num_mel_bins",
+    "input_feat_per_channel",
+    "audio_encoder",
     "feat_extract_norm",
     "num_feat_extract_layers",
 )
-_SUPPORTED = "ftprof takes causal language models, sequence classifiers and text encoders"
+_SUPPORTED = "ftprof takes causal and sequence-to-sequence language models, sequence classifiers and text encoders"
 _PLACEHOLDER = re.compile(r"LABEL_\d+")
 _CONTEXT = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "seq_length", "n_ctx")
 # These number positions from pad_token_id + 1, so that many rows of the table are never used.
@@ -51,6 +56,8 @@ def model_task(config: ConfigFile, directory: Path) -> Task:
     refuse_unsupported(config)
     if (directory / "modules.json").is_file():  # sentence-transformers, whatever the network is
         return "embedding"
+    if _two_halves(config):
+        return "seq2seq-lm"
     if not names:
         raise FtprofError(
             f"{config.path} names no architecture, so the task is unknown",
@@ -67,32 +74,39 @@ def model_task(config: ConfigFile, directory: Path) -> Task:
 def adapter_task(settings: ConfigFile, base: ConfigFile, base_directory: Path, *, saved_head: bool) -> Task:
     """What an adapter is for: as its config says, else a classifier where it holds a head, else as its base."""
     refuse_unsupported(base)
-    named = settings.text("task_type")
+    named, apart = settings.text("task_type"), _two_halves(base)
     if named is None:
-        return "sequence-classification" if saved_head else model_task(base, base_directory)
-    if named == "SEQ_2_SEQ_LM":
-        raise _seq2seq(f"{settings.path} (task_type SEQ_2_SEQ_LM)")
+        return "sequence-classification" if saved_head and not apart else model_task(base, base_directory)
     if named not in _PEFT_TASKS:
         raise FtprofError(f"{settings.path}: task_type {named} is not supported", _SUPPORTED)
+    if apart != (_PEFT_TASKS[named] == "seq2seq-lm"):
+        kind = "a sequence-to-sequence model" if apart else "no sequence-to-sequence model"
+        raise FtprofError(
+            f"{settings.path}: task_type {named}, but its base is {kind} ({base.path})",
+            "give the base that it was trained on with --base DIR, or correct task_type",
+        )
     return _PEFT_TASKS[named]
 
 
+def _two_halves(config: ConfigFile) -> bool:
+    """Whether an encoder reads and a decoder writes, and ftprof can call them."""
+    names = config.strings("architectures")
+    return bool(config.flag("is_encoder_decoder")) and (not names or names[0].endswith(_WRITES_APART))
+
+
 def refuse_unsupported(config: ConfigFile) -> None:
-    """Raises FtprofError for models of pictures, sound or video, and for sequence-to-sequence models."""
+    """Raises FtprofError for models of pictures, sound or video, and for heads on an encoder and a decoder other than the
+    one that writes text."""
     name = next(iter(config.strings("architectures")), config.text("model_type") or "this model")
     sign = next((key for key in _OTHER_INPUTS if config.values.get(key) is not None), None)
     if sign is not None:
         raise FtprofError(f"{name} is a vision or audio model ({config.path} has {sign})", _SUPPORTED)
-    if config.flag("is_encoder_decoder") and not name.endswith("ForCausalLM"):
-        raise _seq2seq(f"{name} ({config.path})")
-
-
-def _seq2seq(what: str) -> FtprofError:
-    # Its prompt runs through an encoder and its answer through a decoder: other phases than the ones measured here.
-    return FtprofError(
-        f"{what} is a sequence-to-sequence model, which ftprof does not measure",
-        f"{_SUPPORTED}; time this one's generate() under torch.profiler",
-    )
+    if config.flag("is_encoder_decoder") and not _two_halves(config) and not name.endswith("ForCausalLM"):
+        # Their inputs are others (a start of the answer, an end token in every row), so what was timed would not be a call.
+        raise FtprofError(
+            f"{name} ({config.path}) has an encoder and a decoder, and does not generate text",
+            f"{_SUPPORTED}; of models with both halves those that generate (...ForConditionalGeneration)",
+        )
 
 
 def refuse_custom_code(config: ConfigFile, *, trusted: bool) -> str | None:
@@ -150,7 +164,7 @@ def max_context(config: ConfigFile, tokenizer: Path, task: Task) -> int | None:
     if limits[0] is not None and config.text("model_type") in _OFFSET_POSITIONS:
         padding = config.integer("pad_token_id")
         limits = [limits[0] - (1 if padding is None else padding) - 1]
-    if task != "causal-lm":
+    if not generates(task):
         limits += [_limit(tokenizer / "tokenizer_config.json", "model_max_length")]
         limits += [_limit(Path(config.path).parent / "sentence_bert_config.json", "max_seq_length")]
     return min((limit for limit in limits if limit is not None and 0 < limit < _UNLIMITED), default=None)

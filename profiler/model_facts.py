@@ -102,7 +102,7 @@ def model_facts(model: Any, call: Call) -> ModelFacts:
     return ModelFacts(
         architecture=type(base).__name__,
         model_type=str(config.model_type),
-        layers=int(getattr(config, "num_hidden_layers", 0) or 0),
+        layers=_layers_of(config),
         hidden_size=hidden,
         intermediate_size=getattr(config, "intermediate_size", None),
         heads=heads,
@@ -121,6 +121,15 @@ def model_facts(model: Any, call: Call) -> ModelFacts:
         frozen_head=_frozen_head(base),
         quantisation=quantisation.words if (quantisation := quantised_model(base)) else None,
     )
+
+
+def _layers_of(config: Any) -> int:
+    """Layers that a token passes; of an encoder and a decoder in one config, both."""
+    found = int(getattr(config, "num_hidden_layers", 0) or 0)
+    if getattr(config, "is_encoder_decoder", False):
+        # T5 says how many layers its decoder has in one name, BART in another.
+        found += int(getattr(config, "num_decoder_layers", None) or getattr(config, "decoder_layers", 0) or 0)
+    return found
 
 
 def output_head_weight(base: Any) -> Any:

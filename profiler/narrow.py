@@ -26,7 +26,7 @@ PROMPT_TOKENS = 4
 LEAST_RUNS, MOST_RUNS = 4, 12
 # The names that families use for the same width; each is shrunk where the config has it.
 _HIDDEN = ("hidden_size", "n_embd", "d_model", "dim", "embedding_size")
-_INNER = ("intermediate_size", "n_inner", "ffn_dim", "hidden_dim", "d_ff")
+_INNER = ("intermediate_size", "n_inner", "ffn_dim", "hidden_dim", "d_ff", "encoder_ffn_dim", "decoder_ffn_dim")
 _HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
 
 
@@ -48,6 +48,8 @@ def narrow_config(config: Any) -> Any:
     if isinstance(getattr(config, "head_dim", None), int):
         narrow.head_dim = HEAD_SIZE
     narrow.vocab_size = VOCABULARY
+    if isinstance(getattr(config, "decoder_vocab_size", None), int):
+        narrow.decoder_vocab_size = VOCABULARY
     narrow.pad_token_id = 0
     return narrow
 
@@ -76,7 +78,15 @@ def _quiet_generation(twin: Any, base: Any) -> None:
     """The original's settings without those that name tokens beyond the twin's vocabulary."""
     settings = copy.deepcopy(base.generation_config)
     settings.update(eos_token_id=1, pad_token_id=0, bos_token_id=2)
-    for name in ("suppress_tokens", "begin_suppress_tokens", "bad_words_ids", "forced_eos_token_id"):
+    if settings.decoder_start_token_id is not None:
+        settings.decoder_start_token_id = 2
+    for name in (
+        "suppress_tokens",
+        "begin_suppress_tokens",
+        "bad_words_ids",
+        "forced_bos_token_id",
+        "forced_eos_token_id",
+    ):
         setattr(settings, name, None)
     twin.generation_config = settings
 

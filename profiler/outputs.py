@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from ftprof.profiler.batching import plan
-from ftprof.profiler.engine import Engine
+from ftprof.profiler.engine import EncoderDecoder, Engine
 from ftprof.profiler.judge import DocScores
 from ftprof.profiler.workload import Row
 
@@ -40,12 +40,16 @@ BATCH_BYTES = 256 * 2**20
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """Token ids, where the completion starts, and whether its prompt positions are kept too."""
+    """Token ids, where the completion starts, and whether its prompt positions are kept too.
+
+    `prompt` is what an encoder reads, None where the prompt is the beginning of `ids`.
+    """
 
     ids: tuple[int, ...]
     start: int
     prompt_kept: bool
     given: bool
+    prompt: tuple[int, ...] | None = None
 
     @property
     def first(self) -> int:
@@ -95,7 +99,12 @@ def greedy(engine: Engine, rows: Sequence[Row], new_tokens: int) -> Greedy:
 def documents(engine: Engine, rows: Sequence[Row], eos: Sequence[int], limit: int) -> list[Document]:
     """Documents with at least TARGET_TOKENS completion tokens where the rows have them: given ones, else greedy ones."""
     given = [row for row in rows if row.completion]
-    found = _given(engine, given, eos, limit) if given else _continued(engine, rows, limit)
+    if not given:
+        found = _continued(engine, rows, limit)
+    elif isinstance(engine, EncoderDecoder):
+        found = _answered(engine, given, eos, limit)
+    else:
+        found = _given(engine, given, eos, limit)
     kept, tokens = [], 0
     for document in found:
         kept.append(document)
@@ -116,6 +125,20 @@ def _given(engine: Engine, rows: Sequence[Row], eos: Sequence[int], limit: int) 
             yield Document(ids=tuple(closed), start=start, prompt_kept=number < SHOWN_PROMPTS, given=True)
 
 
+def _answered(engine: EncoderDecoder, rows: Sequence[Row], eos: Sequence[int], limit: int) -> Iterator[Document]:
+    prompts = engine.tokenise([row.prompt for row in rows])
+    for prompt, answer in zip(prompts, engine.tokenise_answers([str(row.completion) for row in rows]), strict=True):
+        closed = [*answer, eos[0]] if eos and answer and answer[-1] not in eos else answer
+        if closed:
+            yield _apart(engine, prompt[:limit], closed[: limit - 1], given=True)
+
+
+def _apart(engine: EncoderDecoder, prompt: Sequence[int], answer: Sequence[int], *, given: bool) -> Document:
+    """A document whose prompt an encoder reads."""
+    ids = (engine.start_id, *answer)
+    return Document(ids=ids, start=1, prompt_kept=False, given=given, prompt=tuple(prompt))
+
+
 def _shared_prefix(prompt: Sequence[int], ids: Sequence[int]) -> int:
     # A tokenizer may join the prompt's last piece with the completion's first one.
     for place, (left, right) in enumerate(zip(prompt, ids, strict=False)):
@@ -133,6 +156,9 @@ def _continued(engine: Engine, rows: Sequence[Row], limit: int) -> Iterator[Docu
         made = engine.generate(engine.pad([usable[row] for row in batch]), room, exact=False)
         for row, tokens in zip(batch, made.tokens, strict=True):
             prompt = usable[row]
+            if isinstance(engine, EncoderDecoder):
+                yield _apart(engine, prompt, tokens, given=False)
+                continue
             keep = number < SHOWN_PROMPTS
             yield Document(ids=(*prompt, *tokens), start=len(prompt), prompt_kept=keep, given=False)
             number += 1
@@ -142,7 +168,11 @@ def _log_probabilities(engine: Engine, chunk: Sequence[Document]) -> list[NDArra
     """(kept targets, vocabulary) log-probabilities of each document."""
     import torch
 
-    logits = engine.logits([document.ids for document in chunk])
+    ids = [document.ids for document in chunk]
+    if isinstance(engine, EncoderDecoder):
+        logits = engine.answer_logits([document.prompt or () for document in chunk], ids)
+    else:
+        logits = engine.logits(ids)
     out = []
     for row, document in zip(logits, chunk, strict=True):
         wanted = torch.from_numpy(row[document.first - 1 : len(document.ids) - 1])

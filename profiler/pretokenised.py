@@ -14,7 +14,7 @@ from ftprof.profiler.engine import Engine
 from ftprof.profiler.in_turns import in_turns
 from ftprof.profiler.record import Pretokenised
 from ftprof.profiler.units import compute, prepare
-from ftprof.profiler.workload import Row
+from ftprof.profiler.workload import Row, Task
 
 PAIRS = 24
 """What is looked for may be a small part of a request."""
@@ -22,7 +22,7 @@ PAIRS = 24
 
 def skip_tokeniser(
     engine: Engine,
-    task: str,
+    task: Task,
     rows: Sequence[Row],
     new_tokens: int,
     *,

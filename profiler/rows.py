@@ -14,7 +14,7 @@ import msgspec
 from ftprof.profiler.builtin_rows import PROMPTS, SENTENCES
 from ftprof.profiler.errors import Exit, FtprofError
 from ftprof.profiler.row_formats import Render, RowFault, plain_render, to_row
-from ftprof.profiler.workload import Row, Task
+from ftprof.profiler.workload import Row, Task, generates
 
 MAX_ROWS = 512
 """More rows than a run within its budget times or scores; a larger file is sampled."""
@@ -70,7 +70,7 @@ def load_rows(
 
 
 def _built_in(task: Task) -> RowSet:
-    texts, unit = (PROMPTS, "built-in prompt") if task == "causal-lm" else (SENTENCES, "built-in sentence")
+    texts, unit = (PROMPTS, "built-in prompt") if generates(task) else (SENTENCES, "built-in sentence")
     rows = tuple(Row(prompt=text) for text in texts)
     note = "the data is ftprof's own, not yours: give --data FILE.jsonl for times and quality on your own inputs"
     return RowSet(rows=rows, source=_counted(rows, unit), notes=(note,))

@@ -17,7 +17,7 @@ from ftprof.profiler.model_facts import adapter_facts, model_facts
 from ftprof.profiler.record import AdapterFacts, Machine, ModelFacts, OpTrace, Phase, PhaseWaits
 from ftprof.profiler.trace import trace_ops
 from ftprof.profiler.units import stamped
-from ftprof.profiler.workload import Call, Task
+from ftprof.profiler.workload import Call, Task, generates
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,11 +67,11 @@ class TorchEngine:
 
     def with_model(self, model: Any, *, adapter_dir: str | None = None) -> TorchEngine:
         """The same engine around another model (merged, cast, ...); without an adapter unless one is named."""
-        return TorchEngine(model, self.tokenizer, self.call, self.task, adapter_dir)
+        return type(self)(model, self.tokenizer, self.call, self.task, adapter_dir)
 
     def with_call(self, call: Call) -> TorchEngine:
         """The same model called in another way; only settings that act at run time (cache, padding, order, batch)."""
-        return TorchEngine(self.model, self.tokenizer, call, self.task, self.adapter_dir)
+        return type(self)(self.model, self.tokenizer, call, self.task, self.adapter_dir)
 
     @property
     def eos_id(self) -> int | None:
@@ -90,7 +90,7 @@ class TorchEngine:
     @property
     def eos_ids(self) -> tuple[int, ...]:
         """End-of-sequence tokens, of the generation config where it has them, else of the tokenizer."""
-        found = self.model.generation_config.eos_token_id if self.task == "causal-lm" else None
+        found = self.model.generation_config.eos_token_id if generates(self.task) else None
         if found is None:
             found = self.tokenizer.eos_token_id
         if found is None:
@@ -98,7 +98,7 @@ class TorchEngine:
         return tuple(found) if isinstance(found, list | tuple) else (int(found),)
 
     def tokenise(self, texts: Sequence[str]) -> list[list[int]]:
-        if self.task == "causal-lm":
+        if generates(self.task):
             encoded = self.tokenizer(list(texts))
         else:
             encoded = self.tokenizer(list(texts), truncation=True, max_length=self._longest())
@@ -143,8 +143,12 @@ class TorchEngine:
         out = self.model.generate(
             **batch.inputs, generation_config=config, stopping_criteria=StoppingCriteriaList([clock])
         )
-        new = out[:, batch.length :].tolist()
+        new = self._new_tokens(out, batch).tolist()
         return Generated(tokens=tuple(self._trim(row, exact=exact) for row in new), stamps_ns=tuple(clock.stamps))
+
+    def _new_tokens(self, out: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """What `generate` added, of shape (rows, new tokens)."""
+        return out[:, batch.length :]
 
     def _trim(self, row: list[int], *, exact: bool) -> tuple[int, ...]:
         if not exact:
@@ -218,7 +222,7 @@ class TorchEngine:
 
     def save(self, directory: Path) -> None:
         """Write a directory that plain `from_pretrained` opens: weights as safetensors, config, tokenizer."""
-        if self.call.use_cache is not None and self.task == "causal-lm":
+        if self.call.use_cache is not None and generates(self.task):
             self.model.generation_config.use_cache = self.call.use_cache
         self.model.save_pretrained(directory)
         self.tokenizer.save_pretrained(directory)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ftprof.profiler.batching import plan
 from ftprof.profiler.engine import Batch, Engine, Generated
 from ftprof.profiler.windows import Run, no_collection
-from ftprof.profiler.workload import Row
+from ftprof.profiler.workload import Row, Task, generates
 
 WARM_TOKENS = 3
 
@@ -22,9 +22,9 @@ def prepare(engine: Engine, rows: Sequence[Row]) -> list[Batch]:
     return [engine.pad([ids[row] for row in batch]) for batch in plan([len(row) for row in ids], engine.call)]
 
 
-def compute(engine: Engine, task: str, batches: Sequence[Batch], new_tokens: int) -> list[Generated]:
+def compute(engine: Engine, task: Task, batches: Sequence[Batch], new_tokens: int) -> list[Generated]:
     """Everything of a unit that comes after its tokens: one forward a batch, or generation and the texts of it."""
-    if task != "causal-lm":
+    if not generates(task):
         for batch in batches:
             engine.forward(batch)
         return []
@@ -35,7 +35,7 @@ def compute(engine: Engine, task: str, batches: Sequence[Batch], new_tokens: int
     return made
 
 
-def run_unit(engine: Engine, task: str, rows: Sequence[Row], new_tokens: int) -> dict[str, float]:
+def run_unit(engine: Engine, task: Task, rows: Sequence[Row], new_tokens: int) -> dict[str, float]:
     """Seconds by phase of one unit, with Python's garbage collector held off: `tokenise` with padding, then `forward`, or
     `prefill` and `decode` (per step of a batch; the others are for the whole unit), and `e2e`."""
     with no_collection():
@@ -44,7 +44,7 @@ def run_unit(engine: Engine, task: str, rows: Sequence[Row], new_tokens: int) ->
         tokenised = time.perf_counter()
         made = compute(engine, task, batches, new_tokens)
         end = time.perf_counter()
-    if task != "causal-lm":
+    if not generates(task):
         return {"tokenise": tokenised - start, "forward": end - tokenised, "e2e": end - start}
     prefill_s = sum(result.first_s for result in made)
     times = {"tokenise": tokenised - start, "prefill": prefill_s, "e2e": end - start}

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-Task = Literal["causal-lm", "sequence-classification", "embedding"]
+Task = Literal["causal-lm", "seq2seq-lm", "sequence-classification", "embedding"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Attention = Literal["auto", "eager", "sdpa", "flash_attention_2"]
 Padding = Literal["longest", "max_length"]
@@ -15,6 +15,12 @@ Scalar = str | int | float | bool
 
 
 Options = dict[str, Scalar]
+
+
+def generates(task: Task) -> bool:
+    """Whether the task is to write text token by token: its phases are `prefill` and `decode`, where others have one
+    `forward`. The prefill of a sequence-to-sequence model is its encoder and the first step of its decoder."""
+    return task in ("causal-lm", "seq2seq-lm")
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):

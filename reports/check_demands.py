@@ -171,7 +171,9 @@ def _largest_context(subject: Subject, budget: Budget) -> Judged:
         return missing(name, limit, "the model's largest context is not known; set memory.largest-context")
     if subject.changed or audit.model.memory is None:
         return missing(name, limit, "not measured for the model that is deployed; run ftprof diagnose on it")
-    seen = max(audit.workload.prompt_tokens, default=0) + audit.workload.new_tokens
+    # The places of a decoder that has an encoder beside it are not the prompt's.
+    after = 0 if audit.workload.task == "seq2seq-lm" else audit.workload.new_tokens
+    seen = max(audit.workload.prompt_tokens, default=0) + after
     if seen < largest:
         advice = "give --data with prompts as long as they get, or set memory.largest-context to what is served"
         return missing(name, limit, f"not measured: the longest sample had {seen} tokens; {advice}")

@@ -9,6 +9,7 @@ from ftprof.advisors.audit import Audit
 from ftprof.profiler.diagnosis import Share
 from ftprof.profiler.errors import Exit, FtprofError
 from ftprof.profiler.paired_estimate import MIN_PAIRS
+from ftprof.profiler.workload import generates
 from ftprof.reports import units
 from ftprof.reports.check_budget import Budget, Latency, Percentiles
 from ftprof.reports.check_document import Judged, Outcome, Subject, missing
@@ -109,8 +110,8 @@ def _throughput(subject: Subject, scenario: str, limit: Quantity) -> Judged:
 
 def _rate(audit: Audit, scenario: str, limit: Quantity) -> float | None:
     """What one sample of a scenario produces: new tokens, or rows of an encoder."""
-    causal = audit.workload.task == "causal-lm"
-    wanted = "tok/s" if causal else "rows/s"
+    writes = generates(audit.workload.task)
+    wanted = "tok/s" if writes else "rows/s"
     if limit.unit != wanted:
         raise FtprofError(
             f"throughput.{scenario} = {limit.text!r}: the task {audit.workload.task} is counted in {wanted}",
@@ -121,7 +122,7 @@ def _rate(audit: Audit, scenario: str, limit: Quantity) -> float | None:
     if not units_of or not units_of[0]:
         return None
     rows = sum(map(len, units_of[0])) / len(units_of[0])
-    return rows * audit.workload.tokens(scenario) if causal else rows
+    return rows * audit.workload.tokens(scenario) if writes else rows
 
 
 def _peak(subject: Subject, limit: Quantity) -> Judged:

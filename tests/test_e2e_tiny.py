@@ -24,6 +24,7 @@ from ftprof.profiler.errors import FtprofError
 from ftprof.profiler.rows import load_rows
 from ftprof.profiler.workload import Call
 from ftprof.reports.write import load_audit
+from tests import tiny_directory
 
 TORCH = Options(runtime="torch")
 """Conversions have tests of their own."""
@@ -291,3 +292,18 @@ def test_ctrl_c_keeps_what_was_measured(
     assert audit["phases"], "the provisional diagnosis is kept"
     assert any("Interrupted" in warning for warning in audit["warnings"])
     assert "Interrupted" in (out / "report.html").read_text()
+
+
+def test_a_sequence_to_sequence_adapter(tmp_path: Path, tiny_rows: Path) -> None:
+    base = tiny_directory.seq2seq(tmp_path / "base")
+    adapter = tiny_directory.adapter(tmp_path / "adapter", base, task_type="SEQ_2_SEQ_LM")
+    audit, _ = audit_of(adapter, base, tiny_rows, call=Call(new_tokens=8, batch_size=4), budget_s=20.0)
+    assert audit.model.task == "seq2seq-lm"
+    assert audit.settings.objective_phase == "e2e"
+    assert {phase.name for phase in audit.phases} >= {"load", "tokenise", "prefill", "decode", "e2e"}
+    assert audit.lora is not None
+    assert not {"unquantised-weights", "eager-runtime"} & {entry.rule for entry in audit.advice}
+    merged = trial_of(audit, "unmerged-adapter")
+    assert merged.status == "kept", merged.why
+    assert merged.quality is not None
+    assert merged.quality.tokens

@@ -107,14 +107,53 @@ def causal(folder: Path, layers: int = 2, hidden: int = 64) -> Path:
     return folder
 
 
-def adapter(folder: Path, base: Path, rank: int = 4) -> Path:
+def seq2seq(folder: Path, kind: str = "t5") -> Path:
+    """A random T5 or BART: an encoder of three layers, a decoder of two."""
+    import torch
+    from transformers import BartConfig, BartForConditionalGeneration, T5Config, T5ForConditionalGeneration
+
+    torch.manual_seed(7)
+    words = tokenizer()
+    ends: dict[str, Any] = {"pad_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 0}
+    if kind == "t5":
+        shape: dict[str, Any] = {
+            "d_model": 64,
+            "d_kv": 16,
+            "d_ff": 128,
+            "num_layers": 3,
+            "num_decoder_layers": 2,
+            "num_heads": 4,
+        }
+        model: Any = T5ForConditionalGeneration(T5Config(vocab_size=len(words), **shape, **ends))
+    else:
+        layers: dict[str, Any] = {
+            "encoder_layers": 3,
+            "decoder_layers": 2,
+            "encoder_attention_heads": 4,
+            "decoder_attention_heads": 4,
+        }
+        wide: dict[str, Any] = {
+            "d_model": 64,
+            "encoder_ffn_dim": 128,
+            "decoder_ffn_dim": 128,
+            "max_position_embeddings": 128,
+        }
+        free: dict[str, Any] = {"forced_eos_token_id": None, "bos_token_id": 1, "init_std": 0.2}
+        model = BartForConditionalGeneration(BartConfig(vocab_size=len(words), **layers, **wide, **free, **ends))
+    model.eval().save_pretrained(folder)
+    words.save_pretrained(folder)
+    return folder
+
+
+def adapter(folder: Path, base: Path, rank: int = 4, task_type: str = "CAUSAL_LM") -> Path:
     """A random LoRA on `base` that changes its outputs."""
     import torch
     from peft import LoraConfig, get_peft_model
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
-    model = AutoModelForCausalLM.from_pretrained(base)
-    config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM")
+    kind: Any = AutoModelForCausalLM if task_type == "CAUSAL_LM" else AutoModelForSeq2SeqLM
+    model = kind.from_pretrained(base)
+    config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type=task_type)
     tuned = get_peft_model(model, config)
     torch.manual_seed(11)
     for name, parameter in tuned.named_parameters():

@@ -1,7 +1,7 @@
 """Generation recomputes the whole sequence for every new token.
 
 ## What it detects
-A causal model whose `generate()` runs without its key-value cache, because the call or generation_config.json says
+A model whose `generate()` runs without its key-value cache, because the call or generation_config.json says
 `use_cache: false`. The same line in config.json alone does nothing in transformers 5, and the rule is silent on it.
 
 ## Why it is slow
@@ -81,7 +81,8 @@ def _decode(record: RunRecord, step: Step, new_tokens: int) -> PredictedRatio | 
         return None
     # The probe stops after a few tokens. Over the real answer the recomputed sequence is longer, and its cost lies
     # between constant (host-bound) and proportional to that length: take the middle, and let the interval span both.
-    grown = math.log((step.query + new_tokens / 2) / (step.query + TOKENS / 2))
+    before = 1 if record.workload and record.workload.task == "seq2seq-lm" else step.query  # its prompt is encoded once
+    grown = math.log((before + new_tokens / 2) / (before + TOKENS / 2))
     noise = math.hypot(sd_cached / step_s, sd_uncached / redone_s)
     return from_log(math.log(redone_s / step_s) + grown / 2, math.hypot(noise, MODEL_ERROR, grown / 2 / Z80))
 
@@ -99,7 +100,7 @@ RULE = Rule(
     name=NAME,
     title="Turn the key-value cache on",
     safety="rounding",
-    tasks=frozenset({"causal-lm"}),
+    tasks=frozenset({"causal-lm", "seq2seq-lm"}),
     needs=("workload", "model"),
     detect=detect,
     probes=probes,

@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ftprof.advisors import runtimes
-from ftprof.advisors.rule import ALL_TASKS, Evidence, Finding, Rule
+from ftprof.advisors.rule import CONVERTIBLE, Evidence, Finding, Rule
 from ftprof.profiler.built import Recipe
 from ftprof.profiler.diagnosis import Diagnosis
 from ftprof.profiler.record import RunRecord
@@ -56,7 +56,7 @@ RULE = Rule(
     name="eager-runtime",
     title="Run the model as one graph in fp32",
     safety="rounding",
-    tasks=ALL_TASKS,
+    tasks=CONVERTIBLE,
     needs=("workload", "model"),
     detect=detect,
     probes=BY_RECIPE.probes,

@@ -25,6 +25,7 @@ computed. Merging the adapter and loading the merged directory does the same.
 
 from __future__ import annotations
 
+from ftprof.advisors.adapter_costs import THAWED, copies_head
 from ftprof.advisors.predict import stake
 from ftprof.advisors.rule import Evidence, Finding, Prediction, Rule
 from ftprof.advisors.toggles import toggle_prediction, toggle_probes
@@ -32,14 +33,11 @@ from ftprof.profiler.diagnosis import Diagnosis
 from ftprof.profiler.record import ProbeCase, RunRecord
 
 NAME = "frozen-head"
-THAWED = "head:thawed"
 
 
 def detect(record: RunRecord, diagnosis: Diagnosis) -> Finding | None:
-    model, workload = record.model, record.workload
-    if model is None or workload is None or workload.device != "cpu":
-        return None
-    if not model.frozen_head or model.dtype not in ("bfloat16", "float16"):
+    model = record.model
+    if model is None or not copies_head(record):
         return None
     scenario, phase, seconds = stake(record, {"prefill": 1.0})
     return Finding(

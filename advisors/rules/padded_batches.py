@@ -31,10 +31,10 @@ import msgspec
 
 from ftprof.advisors.predict import Ratios, by_tokens, stake, with_end_to_end
 from ftprof.advisors.rule import ALL_ENGINES, ALL_TASKS, Evidence, Finding, Prediction, Rule
-from ftprof.advisors.shapes import CAUSAL, Batches, both_plans, main_phase, tokens
+from ftprof.advisors.shapes import Batches, both_plans, main_phase, tokens
 from ftprof.profiler.diagnosis import Diagnosis
 from ftprof.profiler.record import ProbeCase, RunRecord
-from ftprof.profiler.workload import Call
+from ftprof.profiler.workload import Call, generates
 
 NAME = "padded-batches"
 FIRES = 0.20  # of the computed tokens; below, sorting gained nothing that could be told from noise
@@ -70,7 +70,7 @@ def detect(record: RunRecord, diagnosis: Diagnosis) -> Finding | None:
 
 
 def _case(record: RunRecord, rows: int, length: int) -> ProbeCase:
-    if record.workload and record.workload.task == CAUSAL:
+    if record.workload and generates(record.workload.task):
         return ProbeCase(rule=NAME, kind="generate", shape=(rows, length, 1), variant="cache")
     return ProbeCase(rule=NAME, kind="forward", shape=(rows, length))
 
@@ -89,7 +89,7 @@ def probes(record: RunRecord, finding: Finding) -> tuple[ProbeCase, ...]:
 
 
 def predict(record: RunRecord, finding: Finding) -> Prediction:
-    phase = "prefill" if record.workload and record.workload.task == CAUSAL else "forward"
+    phase = "prefill" if record.workload and generates(record.workload.task) else "forward"
     ratios: Ratios = {}
     for scenario, pair in _plans(record).items():
         if ratio := by_tokens(record, _points(record, pair), *pair):

@@ -28,13 +28,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ftprof.advisors.adapter_costs import without_adapter
+from ftprof.advisors.adapter_costs import THAWED, copies_head, without_adapter
 from ftprof.advisors.merging import unmergeable
-from ftprof.advisors.predict import lora_share, typical_s, with_end_to_end
+from ftprof.advisors.predict import Ratios, lora_share, times, typical_s, with_end_to_end
 from ftprof.advisors.rule import ALL_TASKS, Evidence, Finding, Prediction, Rule
+from ftprof.advisors.toggles import toggle_prediction, toggle_probes
 from ftprof.profiler.adapter_merge import merge
 from ftprof.profiler.diagnosis import Diagnosis
-from ftprof.profiler.record import RunRecord
+from ftprof.profiler.record import ProbeCase, RunRecord
 
 if TYPE_CHECKING:
     from ftprof.profiler.engine import Engine
@@ -58,9 +59,33 @@ def detect(record: RunRecord, diagnosis: Diagnosis) -> Finding | None:
     )
 
 
+def probes(record: RunRecord, finding: Finding) -> tuple[ProbeCase, ...]:
+    """A merged model's head is not frozen, which an adapter that is switched off does not show."""
+    return toggle_probes(record, THAWED) if copies_head(record) else ()
+
+
 def predict(record: RunRecord, finding: Finding) -> Prediction:
     basis = "ablation of the adapter" if record.ablation else "time attributed to the adapter's modules"
-    return Prediction(ratios=with_end_to_end(record, without_adapter(record)), basis=basis)
+    ratios = without_adapter(record)
+    if copies_head(record) and not any(pair.how == "unloaded" for pair in record.ablation or ()):
+        ratios = _thawed(ratios, toggle_prediction(record, THAWED).ratios)
+        basis += ", and a head that is not copied"
+    return Prediction(ratios=with_end_to_end(record, ratios), basis=basis)
+
+
+def _thawed(ratios: Ratios, thawed: Ratios) -> Ratios:
+    """Both speed-ups, phase by phase; end to end is made of the phases anew."""
+    found: Ratios = {}
+    for scenario in {**ratios, **thawed}:
+        both = (ratios.get(scenario, {}), thawed.get(scenario, {}))
+        if not both[1]:
+            found[scenario] = both[0]
+            continue
+        for phase in {**both[0], **both[1]}:
+            one, other = (ways.get(phase) for ways in both)
+            if phase != "e2e" and (either := one or other):
+                found.setdefault(scenario, {})[phase] = times(one, other) if one and other else either
+    return found
 
 
 def refuse(record: RunRecord, finding: Finding) -> str | None:
@@ -81,6 +106,7 @@ RULE = Rule(
     tasks=ALL_TASKS,
     needs=("adapter",),
     detect=detect,
+    probes=probes,
     predict=predict,
     refuse=refuse,
     apply=apply,

@@ -31,8 +31,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ftprof.advisors import runtimes
-from ftprof.advisors.rule import ALL_ENGINES, ALL_TASKS, Evidence, Finding, Rule
-from ftprof.advisors.shapes import CAUSAL
+from ftprof.advisors.rule import ALL_ENGINES, CONVERTIBLE, Evidence, Finding, Rule
 from ftprof.profiler.built import Recipe
 from ftprof.profiler.diagnosis import Diagnosis
 from ftprof.profiler.record import RunRecord
@@ -48,7 +47,7 @@ def detect(record: RunRecord, diagnosis: Diagnosis) -> Finding | None:
 
 
 def alternatives(record: RunRecord) -> tuple[Options, ...]:
-    if record.workload is None or record.workload.task == CAUSAL:
+    if record.workload is None or record.workload.task == "causal-lm":
         return ({"runtime": "genai"},)
     return ({"runtime": "ort", "quantisation": "dynamic"}, {"runtime": "ort", "quantisation": "static"})
 
@@ -64,7 +63,7 @@ RULE = Rule(
     name="unquantised-weights",
     title="Quantise the weights to 8 bit",
     safety="int8",
-    tasks=ALL_TASKS,
+    tasks=CONVERTIBLE,
     needs=("workload", "model"),
     detect=detect,
     probes=BY_RECIPE.probes,

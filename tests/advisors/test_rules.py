@@ -59,6 +59,21 @@ def test_merge_prefers_the_unloaded_model_over_the_disabled_adapter() -> None:
     assert predicted("unmerged-adapter", record, "single", "decode", seen).speedup == pytest.approx(1.5)
 
 
+def test_merge_also_frees_the_head_that_peft_froze() -> None:
+    record = with_adapter(causal(), "bfloat16")
+    assert record.model
+    frozen = msgspec.structs.replace(record, model=msgspec.structs.replace(record.model, frozen_head=True))
+    found = {
+        (held is frozen, phase): predicted("unmerged-adapter", held, "single", phase, diagnosis(held, 0.2)).speedup
+        for held in (record, frozen)
+        for phase in ("prefill", "decode", "e2e")
+    }
+    thawed = predicted("frozen-head", frozen, "single", "prefill")
+    assert found[True, "prefill"] == pytest.approx(found[False, "prefill"] * thawed.speedup)
+    assert found[True, "decode"] == pytest.approx(found[False, "decode"], rel=0.03)
+    assert found[True, "e2e"] > found[False, "e2e"]
+
+
 @pytest.mark.parametrize(("share", "fires"), [(0.24, True), (0.06, True), (0.049, False), (0.0, False)])
 def test_merge_fires_from_five_per_cent(share: float, fires: bool) -> None:
     record = with_adapter(causal(), "float32")

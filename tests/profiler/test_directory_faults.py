@@ -289,8 +289,14 @@ def test_custom_code_needs_trust(tmp_path: Path) -> None:
         ({"architectures": ["ViTModel"], "num_channels": 3}, "ViTModel is a vision or audio model"),
         ({"architectures": ["Gemma3ForConditionalGeneration"], "vision_config": {}}, "vision or audio"),
         ({"architectures": ["HubertForSequenceClassification"], "feat_extract_norm": "group"}, "vision or audio"),
-        ({"architectures": ["T5ForConditionalGeneration"], "is_encoder_decoder": True}, "sequence-to-sequence"),
-        ({"architectures": ["BartForConditionalGeneration"], "is_encoder_decoder": True}, "does not measure"),
+        ({"architectures": ["BartForSequenceClassification"], "is_encoder_decoder": True}, "does not generate text"),
+        ({"architectures": ["EncoderDecoderModel"], "is_encoder_decoder": True}, "has an encoder and a decoder"),
+        (
+            {"architectures": ["Speech2TextForConditionalGeneration"], "is_encoder_decoder": True}
+            | {"input_feat_per_channel": 80},
+            "vision or audio",
+        ),
+        ({"architectures": ["FuyuForConditionalGeneration"]}, "FuyuForConditionalGeneration is not supported"),
         ({"architectures": ["T5EncoderModel"]}, "T5EncoderModel is not supported"),
         ({"architectures": ["BertForTokenClassification"]}, "BertForTokenClassification is not supported"),
         ({"architectures": None}, "names no architecture"),
@@ -300,10 +306,27 @@ def test_unsupported_models_are_named(tmp_path: Path, config: dict[str, object],
     assert words in fault(write_model(tmp_path, LLAMA | config)).message
 
 
-@pytest.mark.parametrize("task", ["SEQ_2_SEQ_LM", "TOKEN_CLS"])
-def test_unsupported_adapter_tasks(tmp_path: Path, task: str) -> None:
-    adapter = write_adapter(tmp_path / "a", str(write_model(tmp_path / "base")), task_type=task)
-    assert task in fault(adapter).message
+def test_unsupported_adapter_tasks(tmp_path: Path) -> None:
+    adapter = write_adapter(tmp_path / "a", str(write_model(tmp_path / "base")), task_type="TOKEN_CLS")
+    assert "TOKEN_CLS" in fault(adapter).message
+
+
+@pytest.mark.parametrize(
+    ("task", "config", "words"),
+    [
+        ("SEQ_2_SEQ_LM", {}, "no sequence-to-sequence model"),
+        (
+            "CAUSAL_LM",
+            {"architectures": ["T5ForConditionalGeneration"], "is_encoder_decoder": True},
+            "its base is a sequence-to-sequence model",
+        ),
+    ],
+)
+def test_an_adapters_task_fits_its_base(tmp_path: Path, task: str, config: dict[str, object], words: str) -> None:
+    base = write_model(tmp_path / "base", LLAMA | config)
+    error = fault(write_adapter(tmp_path / "a", str(base), task_type=task))
+    assert task in error.message and words in error.message
+    assert "--base" in error.hint
 
 
 def test_adapter_on_a_vision_model(tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ def load_lines(workload: Workload, loaded: Loaded | None, directory: str | None 
     lines.append(f"model = {kind}.from_pretrained({model!r}{file}{_options(workload, call, saved=saved)})")
     if adapter:
         lines += _adapter(workload, call, loaded, adapter, attached=attached)
+    lines += [line for change in workload.changes if (line := get_rule(change.rule).load_line)]
     return "\n".join([*lines, *_advice(call, saved=saved)])
 
 

@@ -97,6 +97,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     requires: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
     steps: str = ""
+    load_line: str = ""
+    """The line after a plain load that does what no saved file can hold; for fixes that `apply`."""
     page: str = ""
     """The module's docstring: the rule's page. Filled in by the loader."""
 

@@ -39,7 +39,7 @@ faster than their share."""
 PRECISIONS = {"float32": "fp32"}
 REPLACED = (
     *("eager-runtime", "unquantised-weights", "int4-weights"),
-    *("fp32-weights", "fp16-on-cpu", "eager-attention", "fp32-adapter", "disabled-kv-cache"),
+    *("fp32-weights", "fp16-on-cpu", "eager-attention", "fp32-adapter", "disabled-kv-cache", "frozen-head"),
 )
 """What a conversion takes the place of: other runtimes, and ways of running the model on PyTorch."""
 VNNI = ("avx512_vnni", "avx_vnni", "amx_int8", "asimddp", "i8mm")

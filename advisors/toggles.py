@@ -5,6 +5,8 @@ Method: Predictions (docs/method.md).
 
 from __future__ import annotations
 
+from typing import Literal
+
 from ftprof.advisors.predict import ABLATION_ERROR, Ratios, paired, samples_of, with_end_to_end
 from ftprof.advisors.rule import PredictedRatio, Prediction
 from ftprof.advisors.shapes import Step, steps
@@ -17,40 +19,22 @@ TOKENS = 4
 """Decode steps of one run; they are alike."""
 
 
-def _cases(step: Step, state: str) -> tuple[ProbeCase, ...]:
-    """The passes that tell a step's time: one, or for a decode step the first token alone and some more."""
+def _case(step: Step, state: str) -> ProbeCase:
+    """The pass that tells a step's time; prefill and decode share a run."""
     if step.phase == "forward":
-        return (ProbeCase(rule=RULE, kind="forward", shape=(step.rows, step.query), variant=state),)
-    # A decode step follows the prompt; what it sees of it is in its keys.
-    length = step.query if step.phase == "prefill" else step.prompt
-    first = ProbeCase(rule=RULE, kind="generate", shape=(step.rows, length, 1), variant=state)
-    if step.phase == "prefill":
-        return (first,)
-    return first, ProbeCase(rule=RULE, kind="generate", shape=(step.rows, length, 1 + TOKENS), variant=state)
+        return ProbeCase(rule=RULE, kind="forward", shape=(step.rows, step.query), variant=state)
+    kind: Literal["prefill", "decode"] = "prefill" if step.phase == "prefill" else "decode"
+    return ProbeCase(rule=RULE, kind=kind, shape=(step.rows, step.prompt, TOKENS), variant=state)
 
 
 def toggle_probes(record: RunRecord, state: str) -> tuple[ProbeCase, ...]:
     """Every step of the workload as loaded and in another state of the model."""
-    ways = (AS_LOADED, state)
-    return tuple(dict.fromkeys(case for step in steps(record) for way in ways for case in _cases(step, way)))
-
-
-def _seconds(record: RunRecord, step: Step, state: str) -> list[float]:
-    """Seconds of one occurrence, round by round; empty where it was not probed."""
-    samples = [samples_of(record, case) for case in _cases(step, state)]
-    if not all(samples):
-        return []
-    if len(samples) == 1:
-        return list(samples[0])
-    return [(more - first) / TOKENS for first, more in zip(*samples, strict=False)]
+    return tuple(dict.fromkeys(_case(step, way) for step in steps(record) for way in (AS_LOADED, state)))
 
 
 def _ratio(record: RunRecord, step: Step, state: str) -> PredictedRatio | None:
-    before, after = (_seconds(record, step, way) for way in (AS_LOADED, state))
-    pairs = [(a, b) for a, b in zip(before, after, strict=False) if a > 0 and b > 0]
-    if not pairs:
-        return None
-    return paired([a for a, _ in pairs], [b for _, b in pairs], ABLATION_ERROR)
+    before, after = (samples_of(record, _case(step, way)) for way in (AS_LOADED, state))
+    return paired(before, after, ABLATION_ERROR) if before and after else None
 
 
 def toggle_prediction(record: RunRecord, state: str) -> Prediction:

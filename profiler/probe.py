@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from statistics import fmean
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -21,7 +21,24 @@ REPEATS = 8
 # A sample is the mean of as many calls as fit in this time, so that short passes are not at the scheduler's mercy.
 SAMPLE_S = 10e-3
 MOST_CALLS = 64
-Run = Callable[[], None]
+
+
+class Ran(NamedTuple):
+    """One run: its seconds, and those of the kinds of case that it answers."""
+
+    whole_s: float
+    by_kind: dict[str, float]
+
+
+Run = Callable[[], Ran]
+
+
+class Turn(NamedTuple):
+    """What runs when its turn comes, and the cases that it answers."""
+
+    variant: str
+    cases: tuple[ProbeCase, ...]
+    run: Run
 
 
 class Switchable(Engine, Protocol):
@@ -33,10 +50,21 @@ class Switchable(Engine, Protocol):
 class Bench:
     """Holds what the cases share: the engine, and the states of its model."""
 
-    def __init__(self, engine: Switchable) -> None:
+    def __init__(self, engine: Switchable, clock: Callable[[], float] = time.perf_counter) -> None:
         self.engine = engine
         self.states = States(getattr(engine, "model", None))
+        self._clock = clock
         self._vocabulary = engine.facts().vocabulary
+
+    def turns(self, cases: Sequence[ProbeCase]) -> list[Turn]:
+        """One run for all cases of the same variant and shape, in the order of the cases."""
+        held: dict[tuple[str, tuple[int, ...], bool], list[ProbeCase]] = {}
+        for case in cases:
+            held.setdefault((case.variant, case.shape, case.kind == "forward"), []).append(case)
+        return [
+            Turn(variant, tuple(found), (self.forward if whole else self.generate)(shape, variant))
+            for (variant, shape, whole), found in held.items()
+        ]
 
     def _batch(self, engine: Switchable, rows: int, length: int) -> Any:
         import torch
@@ -46,27 +74,33 @@ class Bench:
             drawn[0].pop()  # rows of a batch are seldom all alike, and a mask, once needed, costs the same for any gap
         return engine.pad(drawn)
 
-    def forward(self, case: ProbeCase) -> Run:
+    def forward(self, shape: tuple[int, ...], variant: str) -> Run:
         """One pass over (rows, length) random tokens, in the state of the model that the variant names."""
         engine = self._ready(use_cache=None)
-        batch = self._batch(engine, *case.shape)
+        rows, length = shape
+        batch = self._batch(engine, rows, length)
 
-        def run() -> None:
-            self.states.enter(case.variant)
+        def run() -> Ran:
+            self.states.enter(variant)
+            begin = self._clock()
             engine.forward(batch)
+            seconds = self._clock() - begin
+            return Ran(seconds, {"forward": seconds})
 
         return run
 
-    def generate(self, case: ProbeCase) -> Run:
-        """`new_tokens` greedy tokens after (rows, prompt length) random ones: with the cache, without it, or as the model
-        is called and in a state."""
-        rows, length, new_tokens = case.shape
-        engine = self._ready(use_cache={"cache": True, "no-cache": False}.get(case.variant))
+    def generate(self, shape: tuple[int, ...], variant: str) -> Run:
+        """A first token and some decode steps after (rows, prompt length) random ones, by the engine's own stamps: with the
+        cache, without it, or as the model is called and in a state."""
+        rows, length, steps = shape
+        engine = self._ready(use_cache={"cache": True, "no-cache": False}.get(variant))
         batch = self._batch(engine, rows, length)
 
-        def run() -> None:
-            self.states.enter(case.variant)
-            engine.generate(batch, new_tokens)
+        def run() -> Ran:
+            self.states.enter(variant)
+            made = engine.generate(batch, 1 + steps)
+            step_s = made.rest_s / made.steps if made.steps else 0.0
+            return Ran(made.first_s + made.rest_s, {"prefill": made.first_s, "decode": step_s})
 
         return run
 
@@ -78,21 +112,10 @@ class Bench:
 
 def _groups(cases: Sequence[ProbeCase]) -> list[list[ProbeCase]]:
     """Cases that run in turns, few rows first: batches take longest, and are what a short budget leaves out."""
-    found: dict[tuple[int, str, str], list[ProbeCase]] = {}
+    found: dict[tuple[int, str], list[ProbeCase]] = {}
     for case in dict.fromkeys(cases):
-        found.setdefault((case.shape[0], case.rule, case.kind), []).append(case)
+        found.setdefault((case.shape[0], case.rule), []).append(case)
     return [found[key] for key in sorted(found, key=lambda key: key[0])]
-
-
-def _timer(clock: Callable[[], float]) -> Callable[[Run], float]:
-    """Seconds of a pass; engines wait for their device."""
-
-    def timed(run: Run) -> float:
-        begin = clock()
-        run()
-        return clock() - begin
-
-    return timed
 
 
 def _take_turns(
@@ -100,26 +123,26 @@ def _take_turns(
 ) -> list[ProbeResult]:
     """Round robin over the variants until `repeats` or `seconds` are over. Within a variant its shapes follow each
     other. Warm-ups size the samples; one counts only where it is all there is."""
-    timed = _timer(clock)
     deadline = clock() + seconds
-    runs: dict[ProbeCase, Run] = {case: getattr(bench, case.kind)(case) for case in group}
-    warm = {case: timed(run) for case, run in runs.items()}
+    turns = bench.turns(group)
+    warm = {number: turn.run() for number, turn in enumerate(turns)}
     # The first call of a short one also sets its kernel up: only the second says how short it is.
-    warm = {case: timed(runs[case]) if first < SAMPLE_S else first for case, first in warm.items()}
+    warm = {number: turns[number].run() if ran.whole_s < SAMPLE_S else ran for number, ran in warm.items()}
     taken: dict[ProbeCase, list[float]] = {case: [] for case in group}
-    blocks = [
-        [case for case in group if case.variant == variant] for variant in dict.fromkeys(c.variant for c in group)
-    ]
+    variants = dict.fromkeys(turn.variant for turn in turns)
+    blocks = [[number for number, turn in enumerate(turns) if turn.variant == variant] for variant in variants]
     for _ in range(repeats):
         if clock() >= deadline:
             break
         for block in blocks:
-            calls = max(1, min(MOST_CALLS, round(SAMPLE_S / max(sum(warm[case] for case in block), 1e-9))))
+            calls = max(1, min(MOST_CALLS, round(SAMPLE_S / max(sum(warm[at].whole_s for at in block), 1e-9))))
             # The first round after a change of variant is thrown away where the others are short.
-            rounds = [[timed(runs[case]) for case in block] for _ in range(calls + (calls > 1))][calls > 1 :]
-            for case, times in zip(block, zip(*rounds, strict=True), strict=True):
-                taken[case].append(fmean(times))
-    return [ProbeResult(case=case, samples_s=tuple(taken[case] or [warm[case]])) for case in group]
+            rounds = [[turns[at].run() for at in block] for _ in range(calls + (calls > 1))][calls > 1 :]
+            for at, runs in zip(block, zip(*rounds, strict=True), strict=True):
+                for case in turns[at].cases:
+                    taken[case].append(fmean(ran.by_kind[case.kind] for ran in runs))
+    single = {case: warm[number].by_kind[case.kind] for number, turn in enumerate(turns) for case in turn.cases}
+    return [ProbeResult(case=case, samples_s=tuple(taken[case] or [single[case]])) for case in group]
 
 
 def run_probes(
@@ -138,7 +161,7 @@ def run_probes(
     import torch
 
     end = clock() + budget_s
-    bench = Bench(engine)
+    bench = Bench(engine, clock)
     refused = {state: bench.states.refused(state) for state in {case.variant for case in cases}}
     results = [
         ProbeResult(case=case, samples_s=(), error=why) for case in cases if (why := refused[case.variant]) is not None

@@ -306,15 +306,15 @@ class DeviceSample(msgspec.Struct, frozen=True, kw_only=True):
 class ProbeCase(msgspec.Struct, frozen=True, kw_only=True):
     """One thing to time before deciding.
 
-    kind `forward`: shape (rows, length). kind `generate`: shape (rows, prompt length, new tokens). Their variant is a
-    state of the model ("attention:sdpa", "weights:bfloat16", "adapter:bfloat16", "head:thawed"; "" as loaded), or "cache"
-    or "no-cache".
+    kind `forward`: shape (rows, length). kinds `prefill` and `decode`: shape (rows, prompt length, decode steps), seconds to
+    the first token and of a step after it; the same run answers both. Their variant is a state of the model
+    ("attention:sdpa", "weights:bfloat16", "adapter:bfloat16", "head:thawed"; "" as loaded), or "cache" or "no-cache".
     kind `depth`: shape (layers, rows, length, 1 for a decode step after it, else 0), variant "runtime:precision"
     (torch:float32+eager+no-cache, genai:int8, ort:int8-static, ...): one pass of a copy of the model with that many layers.
     """
 
     rule: str
-    kind: Literal["forward", "generate", "depth"]
+    kind: Literal["forward", "prefill", "decode", "depth"]
     shape: tuple[int, ...]
     variant: str = ""
 

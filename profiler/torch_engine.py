@@ -13,7 +13,7 @@ from transformers import GenerationConfig, StoppingCriteria, StoppingCriteriaLis
 from ftprof.profiler.batching import padded_length
 from ftprof.profiler.cuda_trace import DevicePhase, trace_device
 from ftprof.profiler.engine import Batch, Generated
-from ftprof.profiler.model_facts import adapter_facts, model_facts
+from ftprof.profiler.model_facts import adapter_facts, base_of, model_facts, output_head_weight
 from ftprof.profiler.record import AdapterFacts, Machine, ModelFacts, OpTrace, Phase, PhaseWaits
 from ftprof.profiler.trace import trace_ops
 from ftprof.profiler.units import stamped
@@ -64,6 +64,12 @@ class TorchEngine:
         """Until the device has done what was launched."""
         if self._on_cuda:
             torch.cuda.synchronize(self.device)
+
+    def thaw_head(self) -> None:
+        """Lets the output head's weight take a gradient, which decides the product that PyTorch takes; none is computed."""
+        weight = output_head_weight(base_of(self.model))
+        if weight is not None:
+            weight.requires_grad_(True)
 
     def with_model(self, model: Any, *, adapter_dir: str | None = None) -> TorchEngine:
         """The same engine around another model (merged, cast, ...); without an adapter unless one is named."""

@@ -37,7 +37,7 @@ from ftprof.profiler.diagnosis import Diagnosis
 from ftprof.profiler.record import ProbeCase, RunRecord
 
 NAME = "disabled-kv-cache"
-TOKENS = 4  # steps that a probe adds to the first token; without a cache each costs a prefill, so few must do
+TOKENS = 4  # decode steps of a probe; without a cache each costs a prefill, so few must do
 
 
 def detect(record: RunRecord, diagnosis: Diagnosis) -> Finding | None:
@@ -56,11 +56,10 @@ def detect(record: RunRecord, diagnosis: Diagnosis) -> Finding | None:
     )
 
 
-def _cases(step: Step) -> tuple[ProbeCase, ProbeCase, ProbeCase]:
-    """First token alone; then some more, with the cache and without."""
-    first = ProbeCase(rule=NAME, kind="generate", shape=(step.rows, step.query, 1), variant="cache")
-    cached = msgspec.structs.replace(first, shape=(step.rows, step.query, 1 + TOKENS))
-    return first, cached, msgspec.structs.replace(cached, variant="no-cache")
+def _cases(step: Step) -> tuple[ProbeCase, ProbeCase]:
+    """A decode step with the cache and without."""
+    cached = ProbeCase(rule=NAME, kind="decode", shape=(step.rows, step.query, TOKENS), variant="cache")
+    return cached, msgspec.structs.replace(cached, variant="no-cache")
 
 
 def _prefills(record: RunRecord) -> tuple[Step, ...]:
@@ -75,15 +74,12 @@ def _decode(record: RunRecord, step: Step, new_tokens: int) -> PredictedRatio | 
     samples = [samples_of(record, case) for case in _cases(step)]
     if not all(samples):
         return None
-    (first, _), (cached, sd_cached), (uncached, sd_uncached) = (centre(values) for values in samples)
-    step_s, redone_s = cached - first, uncached - first
-    if step_s <= 0 or redone_s <= 0:
-        return None
+    (step_s, sd_step), (redone_s, sd_redone) = (centre(values) for values in samples)
     # The probe stops after a few tokens. Over the real answer the recomputed sequence is longer, and its cost lies
     # between constant (host-bound) and proportional to that length: take the middle, and let the interval span both.
     before = 1 if record.workload and record.workload.task == "seq2seq-lm" else step.query  # its prompt is encoded once
     grown = math.log((before + new_tokens / 2) / (before + TOKENS / 2))
-    noise = math.hypot(sd_cached / step_s, sd_uncached / redone_s)
+    noise = math.hypot(sd_step / step_s, sd_redone / redone_s)
     return from_log(math.log(redone_s / step_s) + grown / 2, math.hypot(noise, MODEL_ERROR, grown / 2 / Z80))
 
 

@@ -25,6 +25,8 @@ computed. Merging the adapter and loading the merged directory does the same.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ftprof.advisors.adapter_costs import THAWED, copies_head
 from ftprof.advisors.predict import stake
 from ftprof.advisors.rule import Evidence, Finding, Prediction, Rule
@@ -32,7 +34,11 @@ from ftprof.advisors.toggles import toggle_prediction, toggle_probes
 from ftprof.profiler.diagnosis import Diagnosis
 from ftprof.profiler.record import ProbeCase, RunRecord
 
+if TYPE_CHECKING:
+    from ftprof.profiler.engine import Engine
+
 NAME = "frozen-head"
+LINE = "model.get_output_embeddings().weight.requires_grad_(True)"
 
 
 def detect(record: RunRecord, diagnosis: Diagnosis) -> Finding | None:
@@ -53,6 +59,14 @@ def probes(record: RunRecord, finding: Finding) -> tuple[ProbeCase, ...]:
     return toggle_probes(record, THAWED)
 
 
+def apply(engine: Engine) -> Engine:
+    from ftprof.profiler.torch_engine import TorchEngine
+
+    assert isinstance(engine, TorchEngine)
+    engine.thaw_head()
+    return engine
+
+
 def predict(record: RunRecord, finding: Finding) -> Prediction:
     return toggle_prediction(record, THAWED)
 
@@ -66,6 +80,8 @@ RULE = Rule(
     detect=detect,
     probes=probes,
     predict=predict,
+    apply=apply,
     conflicts=("unmerged-adapter",),  # a merged model is loaded without a frozen head
-    steps="model.get_output_embeddings().weight.requires_grad_(True)  # after the adapter was attached",
+    steps=f"{LINE}  # after the adapter was attached",
+    load_line=LINE,
 )

@@ -71,7 +71,7 @@ def detect(record: RunRecord, diagnosis: Diagnosis) -> Finding | None:
 
 def _case(record: RunRecord, rows: int, length: int) -> ProbeCase:
     if record.workload and generates(record.workload.task):
-        return ProbeCase(rule=NAME, kind="generate", shape=(rows, length, 1), variant="cache")
+        return ProbeCase(rule=NAME, kind="prefill", shape=(rows, length, 0), variant="cache")
     return ProbeCase(rule=NAME, kind="forward", shape=(rows, length))
 
 

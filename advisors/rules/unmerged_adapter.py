@@ -110,5 +110,6 @@ RULE = Rule(
     predict=predict,
     refuse=refuse,
     apply=apply,
+    replaces=("frozen-head",),  # a merged model is loaded without one
     steps="peft.PeftModel.from_pretrained(base, adapter).merge_and_unload(safe_merge=True).save_pretrained(merged)",
 )

@@ -18,8 +18,8 @@ from benchmarks.truth.models import with_lora
 from benchmarks.truth.opened import measured, workplace
 from ftprof.profiler.record import Machine
 
-PAIRS_S = 6.0
-QUADS, LEAST_QUADS = 12, 2
+PAIRS_S = 9.0
+QUADS, LEAST_QUADS = 16, 2
 NEW_TOKENS, ROWS = 12, 4
 # Family, width, layers, rank of the adapter (0: none), and how it is called.
 RANDOM: tuple[tuple[str, int, int, int, dict[str, Any]], ...] = (

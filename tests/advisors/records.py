@@ -130,11 +130,11 @@ def probe_seconds(case: ProbeCase) -> float:
         "weights:float32": (1 / HALF_SLOWER, 1 / HALF_SLOWER),
         "adapter:bfloat16": (1 / CAST_SLOWER, 1 / CAST_SLOWER),
     }.get(case.variant, (1.0, 1.0))
-    if case.kind == "generate":
-        rows, length, new_tokens = case.shape
+    if case.kind in ("prefill", "decode"):
+        rows, length, _ = case.shape
         prefill = 0.02 + rows * length * 0.0015
         step = prefill if case.variant == "no-cache" else 0.0408
-        return compute * prefill + stream * (new_tokens - 1) * step
+        return compute * prefill if case.kind == "prefill" else stream * step
     rows, length = case.shape
     fused = 3e-9 * 72 * rows * length**2 if case.variant == "attention:sdpa" else 0.0
     return compute * (0.004 + rows * length * 0.00025) - fused

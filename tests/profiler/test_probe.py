@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ftprof.profiler.engine import Batch
+from ftprof.profiler.engine import Batch, Generated
 from ftprof.profiler.probe import SAMPLE_S, Bench, _groups, run_probes
 from ftprof.profiler.record import ModelFacts, ProbeCase
 from ftprof.profiler.workload import Call
@@ -39,9 +39,12 @@ class FakeEngine:
         time.sleep(SAMPLE_S)
         self.log.append(("forward", len(batch.tokens), batch.length))
 
-    def generate(self, batch: Batch, new_tokens: int, *, exact: bool = True) -> None:
+    def generate(self, batch: Batch, new_tokens: int, *, exact: bool = True) -> Generated:
         time.sleep(SAMPLE_S)
         self.log.append(("generate", len(batch.tokens), batch.length, new_tokens, self.call.use_cache))
+        # The first token takes 5 ms, each further one 2.
+        stamps = tuple(1_000_000 * (5 + 2 * token) for token in range(new_tokens))
+        return Generated(tokens=(), stamps_ns=(0, *stamps))
 
 
 def case(kind: str, shape: tuple[int, ...], variant: str = "") -> ProbeCase:
@@ -60,22 +63,34 @@ def test_whole_passes_run_at_the_length_asked_for_without_fixed_padding() -> Non
 
 def test_the_cache_is_switched_through_the_call() -> None:
     engine = fake()
-    cases = [case("generate", (1, 7, 3), variant) for variant in ("cache", "no-cache")]
+    cases = [case("decode", (1, 7, 2), variant) for variant in ("cache", "no-cache")]
     results = run_probes(cases, engine, repeats=2)
-    assert engine.log == [("generate", 1, 7, 3, True), ("generate", 1, 7, 3, False)] * 3
+    assert engine.log[-4:] == [("generate", 1, 7, 3, True), ("generate", 1, 7, 3, False)] * 2
     assert [len(result.samples_s) for result in results] == [2, 2]
+
+
+def test_one_run_answers_prefill_and_decode() -> None:
+    engine = fake()
+    cases = [case("prefill", (1, 7, 4)), case("decode", (1, 7, 4)), case("prefill", (1, 9, 0))]
+    found = {result.case: result.samples_s for result in run_probes(cases, engine, repeats=1)}
+    assert found == {
+        cases[0]: (pytest.approx(5e-3),),
+        cases[1]: (pytest.approx(2e-3),),
+        cases[2]: (pytest.approx(5e-3),),
+    }
+    assert {entry[2:4] for entry in engine.log} == {(7, 5), (9, 1)}
 
 
 @pytest.mark.parametrize("use_cache", [None, False])
 def test_states_are_compared_as_the_model_is_called(use_cache: bool | None) -> None:
     engine: Any = FakeEngine(Call(use_cache=use_cache), [])
-    run_probes([case("generate", (1, 7, 3))], engine, repeats=1)
-    assert engine.log == [("generate", 1, 7, 3, use_cache)] * 2
+    run_probes([case("decode", (1, 7, 2))], engine, repeats=1)
+    assert set(engine.log) == {("generate", 1, 7, 3, use_cache)}
 
 
 def test_few_rows_come_first_and_states_of_the_same_shapes_take_turns() -> None:
     single, longer, other = case("forward", (1, 4)), case("forward", (1, 8)), case("forward", (1, 4), "attention:sdpa")
-    batch, tokens = case("forward", (8, 4)), case("generate", (1, 4, 3), "cache")
+    batch, tokens = case("forward", (8, 4)), case("decode", (2, 4, 3), "cache")
     assert _groups([batch, single, tokens, longer, other, single]) == [[single, longer, other], [tokens], [batch]]
 
 
@@ -121,7 +136,7 @@ def test_a_real_engine_answers_whole_passes_with_and_without_cache() -> None:
 
     tokenizer = SimpleNamespace(pad_token_id=0, eos_token_id=0)
     engine = TorchEngine(llama(), tokenizer, Call(padding="max_length", pad_to=64), "causal-lm")
-    cases = [case("generate", (2, 6, 3), "cache"), case("generate", (2, 6, 3), "no-cache"), case("forward", (2, 6))]
+    cases = [case("decode", (2, 6, 3), "cache"), case("decode", (2, 6, 3), "no-cache"), case("forward", (2, 6))]
     results = run_probes(cases, engine, repeats=1, budget_s=30.0)
     assert [result.case for result in results] == cases
     assert engine.call.use_cache is None

@@ -53,10 +53,14 @@ def test_beams_are_said_to_be_left_out(model: Path, adapter: Path, tmp_path: Pat
     beaming = tmp_path / "beaming"
     shutil.copytree(model, beaming)
     settings = beaming / "generation_config.json"
-    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"num_beams": 4}))
+    beams = {"num_beams": 4, "early_stopping": True, "length_penalty": 2.0}
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | beams))
     for found in (inspect(str(beaming)), inspect(str(adapter), base=str(beaming))):
         assert any("asks for 4 beams" in note for note in found.notes)
     assert not any("beams" in note for note in inspect(str(model)).notes)
+    searched, plain = engine(beaming), engine(model)
+    ids = plain.tokenise(TEXTS)
+    assert searched.generate(searched.pad(ids), 5).tokens == plain.generate(plain.pad(ids), 5).tokens
     settings.write_text("{")
     assert not any("beams" in note for note in inspect(str(beaming)).notes)
 

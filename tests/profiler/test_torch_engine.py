@@ -64,6 +64,16 @@ def test_facts_are_of_the_base_and_not_of_the_adapter(tiny_base: Path, tiny_adap
     assert engine(tiny_base).adapter() is None
 
 
+def test_an_adapter_freezes_the_head_and_the_engine_thaws_it(tiny_base: Path, tiny_adapter: Path) -> None:
+    tuned = engine(tiny_base, adapter=tiny_adapter, call=Call(dtype="bfloat16"))
+    ids = tuned.tokenise(TEXTS)
+    before = tuned.logits(ids)
+    assert (engine(tiny_base).facts().frozen_head, tuned.facts().frozen_head) == (False, True)
+    tuned.thaw_head()
+    assert tuned.facts().frozen_head is False
+    np.testing.assert_allclose(tuned.logits(ids), before, atol=0.1)
+
+
 def test_adapter_autocast_decides_the_adapters_dtype(tiny_base: Path, tiny_adapter: Path) -> None:
     kept = engine(tiny_base, adapter=tiny_adapter, call=Call(dtype="bfloat16")).adapter()
     cast = engine(tiny_base, adapter=tiny_adapter, call=Call(dtype="bfloat16", adapter_autocast=False)).adapter()

@@ -26,15 +26,6 @@ def without_adapter(record: RunRecord) -> Ratios:
     return ratios
 
 
-def copies_head(record: RunRecord) -> bool:
-    """Whether PyTorch copies the head's matrix for each prompt: frozen, in 16 bit, on a processor. Attaching an adapter
-    freezes the base, and a merged model is loaded without that."""
-    model, workload = record.model, record.workload
-    if model is None or workload is None or workload.device != "cpu":
-        return False
-    return bool(model.frozen_head) and model.dtype in ("bfloat16", "float16")
-
-
 def wrapper_s(record: RunRecord, pair: AblationPair) -> float:
     """Seconds that disabled adapter layers still cost in one occurrence of the pair's phase; 0 where they were gone."""
     if pair.how == "unloaded" or record.machine is None or record.adapter is None:

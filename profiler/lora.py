@@ -19,6 +19,7 @@ from ftprof.profiler.wording import PHASE_NAMES, percent
 BY_MODULES = "timed modules: LoRA layer minus its base layer"
 LESS_DISPLACED = ", less what falls to the layers after it when it is off"
 BY_REMOVAL = {"unloaded": "adapter merged and unloaded", "disabled": "adapter disabled, still wrapped"}
+FROZEN = " A merged model also has no frozen head, whose matrix is copied here for each prompt."
 PHASES = ("prefill", "decode", "forward")
 
 ShareOf = Callable[[RunRecord, str, str], Share | None]
@@ -27,7 +28,8 @@ ShareOf = Callable[[RunRecord, str, str], Share | None]
 def lora_summary(record: RunRecord, scenario: str = "single", phase: str = "e2e") -> Lora | None:
     """The adapter's share of the objective and of every phase that was looked at; None where neither way saw one.
 
-    The ablation that counts is "unloaded", what a user gains by merging; "disabled" stands in where it is missing.
+    The ablation that counts is "unloaded", what a user gains by merging; "disabled" stands in where it is missing
+    or where merging takes away more than the adapter.
     """
     phases = tuple(
         LoraPhase(
@@ -59,8 +61,18 @@ def lora_summary(record: RunRecord, scenario: str = "single", phase: str = "e2e"
         advice=paired.lora_advice(headline) if headline else "unknown",
         phases=seen,
         targets=targets(record, scenario),
-        explanation=_explanation(phase, by_modules, by_removal, disabled, displaced(record, scenario, phase), alike),
+        explanation=_explanation(phase, by_modules, by_removal, disabled, displaced(record, scenario, phase), alike)
+        + (FROZEN if copies_head(record) else ""),
     )
+
+
+def copies_head(record: RunRecord) -> bool:
+    """Whether PyTorch copies the head's matrix for each prompt: frozen, in 16 bit, on a processor. Attaching an adapter
+    freezes the base, and a merged model is loaded without that."""
+    model, workload = record.model, record.workload
+    if model is None or workload is None or workload.device != "cpu":
+        return False
+    return bool(model.frozen_head) and model.dtype in ("bfloat16", "float16")
 
 
 def attributed(record: RunRecord, scenario: str, phase: str) -> Share | None:
@@ -107,8 +119,12 @@ def _trace(record: RunRecord, scenario: str, phase: str) -> ModuleTrace | None:
 
 
 def ablation(record: RunRecord, scenario: str, phase: str) -> Share | None:
-    """LoRA's share by taking the adapter away; for e2e from its own pairs, else from the phases'."""
-    for how in ("unloaded", "disabled"):
+    """LoRA's share by taking the adapter away; for e2e from its own pairs, else from the phases'.
+
+    A merged model differs by more than the adapter where that froze the head; there it stands in for "disabled".
+    """
+    ways = ("unloaded", "disabled")
+    for how in reversed(ways) if copies_head(record) else ways:
         if found := _pairs(record, scenario, phase, how):
             return found
     return _end_to_end(record, scenario, ablation) if phase == "e2e" else None

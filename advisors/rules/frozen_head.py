@@ -27,11 +27,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ftprof.advisors.adapter_costs import THAWED, copies_head
+from ftprof.advisors.adapter_costs import THAWED
 from ftprof.advisors.predict import stake
 from ftprof.advisors.rule import Evidence, Finding, Prediction, Rule
 from ftprof.advisors.toggles import toggle_prediction, toggle_probes
 from ftprof.profiler.diagnosis import Diagnosis
+from ftprof.profiler.lora import copies_head
 from ftprof.profiler.record import ProbeCase, RunRecord
 
 if TYPE_CHECKING:

@@ -28,13 +28,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ftprof.advisors.adapter_costs import THAWED, copies_head, without_adapter
+from ftprof.advisors.adapter_costs import THAWED, without_adapter
 from ftprof.advisors.merging import unmergeable
 from ftprof.advisors.predict import Ratios, lora_share, times, typical_s, with_end_to_end
 from ftprof.advisors.rule import ALL_TASKS, Evidence, Finding, Prediction, Rule
 from ftprof.advisors.toggles import toggle_prediction, toggle_probes
 from ftprof.profiler.adapter_merge import merge
 from ftprof.profiler.diagnosis import Diagnosis
+from ftprof.profiler.lora import copies_head
 from ftprof.profiler.record import ProbeCase, RunRecord
 
 if TYPE_CHECKING:

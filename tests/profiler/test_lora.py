@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from ftprof.profiler.lora import ablation, attributed, lora_summary, time_weights
 from ftprof.profiler.record import AblationPair, LoraKind, ModuleTrace, RunRecord
+from ftprof.profiler.workload import Workload
+from tests.advisors.records import SMOLLM2
 from tests.profiler.test_ledger import record
 
 
@@ -89,6 +92,20 @@ def test_unloaded_counts_before_disabled_which_stands_in() -> None:
     both = record(ablation=(pair("decode", "disabled", 0.2), pair("decode", "unloaded", 0.3)))
     share = ablation(both, "single", "decode")
     assert share is not None and share.share == pytest.approx(0.3)
+
+
+def test_what_merging_gains_by_the_head_is_not_the_adapters() -> None:
+    away = (pair("prefill", "unloaded", 0.48), pair("prefill", "disabled", 0.10))
+    plain = record(ablation=away)
+    frozen = msgspec.structs.replace(
+        plain,
+        workload=Workload(model="m", task="causal-lm", rows="", rows_digest=""),
+        model=msgspec.structs.replace(SMOLLM2, dtype="bfloat16", frozen_head=True),
+    )
+    shares = [lora_summary(seen, "single", "prefill") for seen in (plain, frozen)]
+    assert [round(found.ablation.share, 2) for found in shares if found and found.ablation] == [0.48, 0.10]
+    assert shares[1] and "no frozen head" in shares[1].explanation
+    assert shares[0] and "no frozen head" not in shares[0].explanation
 
 
 def test_one_way_alone_agrees_with_nothing() -> None:

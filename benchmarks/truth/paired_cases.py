@@ -83,6 +83,9 @@ def run(case: PairedCase, machine: Machine) -> dict[str, Any]:
                 if name == "A" and case.effect:
                     busy(case.effect * pass_s * passes)
                 end = time.perf_counter()
+                if name == "B" and case.effect:
+                    # Untimed: after a wait the threads of the pool have to be woken, whichever side comes next.
+                    busy(case.effect * pass_s * passes)
                 samples.append(end - begin)
                 added.append(end - extra if name == "A" else 0.0)
     finally:
